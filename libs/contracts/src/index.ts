@@ -1,0 +1,23 @@
+export * as sessionsPb from './gen/margay/session/v1/sessions.pb';
+export * as accessPb from './gen/margay/session/v1/access.pb';
+export * as runnersPb from './gen/margay/session/v1/runners.pb';
+export * as executorPb from './gen/margay/tools/v1/executor.pb';
+export * as sandboxdPb from './gen/margay/sandbox/v1/sandboxd.pb';
+export * as mcpPb from './gen/margay/mcp/v1/mcp.pb';
+export * as idePb from './gen/margay/ide/v1/ide.pb';
+export * as channelPb from './gen/margay/channel/v1/channel.pb';
+export {
+  DeltaPayload,
+  EVENT_PAYLOADS,
+  RUNNER_EVENT_TYPES,
+  isEventType,
+  type EventInput,
+  type EventPayloads,
+  type EventType,
+  type StoredEvent,
+} from './events';
+export { METADATA, Principal, Role, RunGrant, SandboxGrant } from './principal';
+export { LiveCommit, LiveDelta, SessionState, SessionStatus, SessionSummary } from './session-state';
+export { subjects } from './subjects';
+export { isoMicros, parseMicros } from './time';
+export { EffectClass, ToolDescriptor, Truncation } from './tools';

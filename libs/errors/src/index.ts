@@ -1,0 +1,20 @@
+export { CODES, codeFromGrpc, httpStatus, type CodeFacts, type ErrorCode } from './codes';
+export {
+  AbortedError,
+  AlreadyExistsError,
+  CancelledError,
+  DeadlineExceededError,
+  FailedPreconditionError,
+  InternalError,
+  InvalidArgumentError,
+  MargayError,
+  NotFoundError,
+  PermissionDeniedError,
+  ResourceExhaustedError,
+  UnauthenticatedError,
+  UnavailableError,
+  UnimplementedError,
+  errorOf,
+  isMargayError,
+  type ErrorOptions,
+} from './margay-error';
