@@ -1,1 +1,20 @@
-export {};
+export {
+  answer,
+  byConversation,
+  callTools,
+  sequence,
+  type Answer,
+  type Script,
+  type ScriptedError,
+  type ScriptedToolCall,
+  type ScriptedUsage,
+  type ScriptFunction,
+  type ScriptRequest,
+} from './scripted-model/answer';
+export { type ChatMessage, type ChatTool } from './scripted-model/chat-request';
+export { conversationOf, type Conversation, type ConversationResult } from './scripted-model/conversation';
+export {
+  ScriptedModelServer,
+  type RecordedRequest,
+  type ScriptedModelOptions,
+} from './scripted-model/scripted-model-server';
