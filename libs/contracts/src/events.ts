@@ -84,7 +84,9 @@ export type EventPayloads = { [T in EventType]: z.infer<(typeof EVENT_PAYLOADS)[
 export type EventInput = { [T in EventType]: { type: T; payload: EventPayloads[T] } }[EventType];
 
 /** A stored event as its frame spells it. `ts` has six fractional digits; `seq` counts from 1 within the session. */
-export type StoredEvent = { [T in EventType]: { ts: string; type: T; payload: EventPayloads[T]; seq: number; run_id?: string } }[EventType];
+export type StoredEvent = {
+  [T in EventType]: { ts: string; type: T; payload: EventPayloads[T]; seq: number; run_id?: string };
+}[EventType];
 
 /** Ephemeral text fragment of a running step; `offset` counts UTF-16 units of the step's text before it. */
 export const DeltaPayload = open({ ...agentStep, text: z.string(), offset: z.number().int().min(0) });

@@ -27,7 +27,9 @@ export const SessionState = z.object({
   blocked_code: z.string().optional(),
   failure_reason: z.string().optional(),
   models_tried: z.array(z.string()).optional(),
-  waiting: z.object({ kind: z.string(), id: z.string(), since: z.string(), expires_at: z.string().nullable() }).optional(),
+  waiting: z
+    .object({ kind: z.string(), id: z.string(), since: z.string(), expires_at: z.string().nullable() })
+    .optional(),
   /** Place in the queue, counted from 1, while a run waits for a runner. */
   queue_position: z.number().int().optional(),
 });

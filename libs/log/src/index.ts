@@ -1,1 +1,53 @@
-export {};
+export { BlobStore } from './blobs';
+export { bodyHash, fold, hashOf, type Fold } from './build';
+export { canonicalJson, sha256Hex } from './canonical';
+export { LogClock } from './clock';
+export type {
+  AcceptCommand,
+  CancelCommand,
+  ClaimCommand,
+  Command,
+  Completion,
+  CreateCommand,
+  FinishCommand,
+  InterruptCommand,
+  MessageCommand,
+  RejectReason,
+  Rejection,
+  ReleaseCommand,
+  RunnerCommand,
+  RunRequest,
+  StepCommand,
+  TakeoverCommand,
+  TerminateCommand,
+} from './command';
+export {
+  ALL_LOOP_RULES,
+  COMMIT_MAX_BYTES,
+  CommitLoop,
+  type CommitLoopOptions,
+  type CommitOutcome,
+  type LoopRules,
+} from './commit-loop';
+export { INTERRUPT_TEXT, decide, isRejected, type Accepted, type DecideRules, type Decision } from './decide';
+export {
+  commitKey,
+  tipOf,
+  type Answer,
+  type CommitDocument,
+  type Effect,
+  type RunRowState,
+  type StoredCommand,
+  type StoredFrame,
+  type Tip,
+} from './document';
+export { effectsOf } from './effects';
+export { HEAD_MAX_BYTES, emptyHead, type Head, type HeadRun, type LastRun } from './head';
+export { MemoryBlobStore } from './memory-blobs';
+export { MemoryCommitStore } from './memory-store';
+export { inlineBlobs, offload } from './offload';
+export { readConfirmedTip, readTip } from './read-tip';
+export type { LogRecord, OpenRecord, RunOptions } from './record';
+export { packRecord, unpackRecord } from './references';
+export { sessionState, statusOf, titleOf } from './state';
+export { CommitStore } from './store';

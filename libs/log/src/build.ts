@@ -1,0 +1,117 @@
+import { isoMicros } from '@margay/contracts';
+import { canonicalJson, sha256Hex } from './canonical';
+import type { Command, Rejection } from './command';
+import { ALL_DECIDE_RULES, decide, isRejected, type DecideRules, type DecidedEvent } from './decide';
+import { commitKey, type CommitDocument, type StoredCommand, type StoredFrame, type Tip } from './document';
+import { effectsOf } from './effects';
+import type { Head } from './head';
+import { packRecord } from './references';
+
+/** After this long unmarked effects are the janitor's. */
+const EFFECTS_GRACE_MS = 1_500;
+
+export interface Fold<T extends { command: Command }> {
+  /** Undefined where no command was accepted. */
+  document: CommitDocument | undefined;
+  accepted: T[];
+  rejected: { item: T; rejection: Rejection }[];
+}
+
+export function bodyHash(command: Command): string {
+  const { commitId: _, ...body } = command;
+  return sha256Hex(canonicalJson(body));
+}
+
+/**
+ * Folds commands over the end of a log into the one document that would follow it. Pure in (tip, items, time): built
+ * once per commit number, and sent with the same bytes on every retry.
+ * @param nowMicros wall clock; the document's times are later than all before them whatever it says
+ */
+export function fold<T extends { command: Command; bodyHash: string }>(
+  tip: Tip,
+  items: readonly T[],
+  nowMicros: number,
+  rules: DecideRules = ALL_DECIDE_RULES,
+): Fold<T> {
+  const firstTs = Math.max(nowMicros, tip.head.ts + 1);
+  let head = tip.head;
+  const events: DecidedEvent[] = [];
+  const records: object[] = [];
+  const commands: StoredCommand[] = [];
+  const accepted: T[] = [];
+  const rejected: Fold<T>['rejected'] = [];
+  for (const item of items) {
+    // A command sees the effects of those before it in the batch, also that the session exists.
+    const seen = accepted.length > 0 ? { ...head, c: tip.head.c + 1 } : head;
+    const decision = decide(seen, item.command, firstTs + events.length, rules);
+    if (isRejected(decision)) {
+      rejected.push({ item, rejection: decision.reject });
+      continue;
+    }
+    head = decision.head;
+    events.push(...decision.events);
+    records.push(...decision.records);
+    commands.push({ commitId: item.command.commitId, bodyHash: item.bodyHash, answer: decision.answer });
+    accepted.push(item);
+  }
+  if (accepted.length === 0) return { document: undefined, accepted, rejected };
+  return { document: build(tip, head, firstTs, events, records, commands, nowMicros), accepted, rejected };
+}
+
+function build(
+  tip: Tip,
+  decided: Head,
+  firstTs: number,
+  events: DecidedEvent[],
+  records: object[],
+  commands: StoredCommand[],
+  nowMicros: number,
+): CommitDocument {
+  const c = tip.head.c + 1;
+  const { sessionId } = decided;
+  const frames = events.map(({ event, runId }, index) =>
+    frame(event, runId, tip.head.seq + 1 + index, firstTs + index),
+  );
+  const head: Head = {
+    ...decided,
+    c,
+    seq: tip.head.seq + frames.length,
+    ts: firstTs + Math.max(0, frames.length - 1),
+  };
+  const payloads = events.map(({ event }) => event.payload);
+  const effects = effectsOf(tip.head, head);
+  const body: Omit<CommitDocument, 'hash' | 'effectsDueAt'> = {
+    _id: commitKey(sessionId, c),
+    v: 1,
+    tenantId: head.tenantId,
+    sessionId,
+    c,
+    commitIds: commands.map(({ commitId }) => commitId),
+    commands,
+    events: frames,
+    records: records.map((record) => packRecord(record, payloads)),
+    head,
+    effects,
+    ts0: firstTs,
+  };
+  const effectsDueAt = effects.length > 0 ? Math.floor(nowMicros / 1000) + EFFECTS_GRACE_MS : null;
+  return { ...body, effectsDueAt, hash: hashOf(tip.hash, body) };
+}
+
+/** The stored bytes of a public event. Field order is part of the contract: clients compare texts. */
+function frame(event: DecidedEvent['event'], runId: string | null, seq: number, ts: number): StoredFrame {
+  const text = JSON.stringify({
+    ts: isoMicros(ts),
+    type: event.type,
+    payload: event.payload,
+    seq,
+    ...(runId === null ? {} : { run_id: runId }),
+  });
+  return { seq, ts, frame: text };
+}
+
+/** Hash of a commit: over the previous one's hash and everything but `hash` and `effectsDueAt`. */
+export function hashOf(previousHash: string, document: Omit<CommitDocument, 'hash' | 'effectsDueAt'>): string {
+  const { hash: _hash, effectsDueAt: _due, ...body } = document as CommitDocument;
+  return sha256Hex(`${previousHash}\n${canonicalJson(body)}`);
+}

@@ -1,0 +1,155 @@
+import type { EventInput } from '@margay/contracts';
+import type { LogRecord, OpenRecord, RunOptions } from './record';
+
+interface Identified {
+  /** Chosen by the sender, the same on every retry; at most one commit of a session ever holds it. */
+  commitId: string;
+}
+
+export interface CreateCommand extends Identified {
+  kind: 'create';
+  tenantId: string;
+  owner: string;
+  tag: string | null;
+  context: Record<string, unknown>;
+  binding: { project: string | null; cwd: string | null };
+}
+
+/** What a new run needs, whoever asks for it. */
+export interface RunRequest {
+  text: string;
+  /** Merged into the session's context. */
+  context: Record<string, unknown>;
+  binding: { project: string | null; cwd: string | null };
+  attachments: unknown[];
+  principal: string;
+  pool: string;
+  options: RunOptions;
+  traceparent?: string;
+}
+
+export interface AcceptCommand extends Identified {
+  kind: 'accept';
+  run: RunRequest;
+}
+
+/** Steers the active run; accepts `run` where none is active. */
+export interface MessageCommand extends Identified {
+  kind: 'message';
+  run: RunRequest;
+}
+
+export interface InterruptCommand extends Identified {
+  kind: 'interrupt';
+}
+
+export interface CancelCommand extends Identified {
+  kind: 'cancel';
+}
+
+export interface TerminateCommand extends Identified {
+  kind: 'terminate';
+  cancelledTriggers: number;
+}
+
+/** A runner takes the queued run. */
+export interface ClaimCommand extends Identified {
+  kind: 'claim';
+  runId: string;
+  /** Epoch of the queued run as the dispatcher saw it. */
+  epoch: number;
+  owner: string;
+}
+
+/** The run goes back to the queue because its runner is lost. */
+export interface TakeoverCommand extends Identified {
+  kind: 'takeover';
+  runId: string;
+  epoch: number;
+  cause: string;
+}
+
+interface RunnerScoped extends Identified {
+  runId: string;
+  epoch: number;
+}
+
+/** The runner gives the run back, e.g. because it is drained. */
+export interface ReleaseCommand extends RunnerScoped {
+  kind: 'release';
+  cause: string;
+}
+
+/** Progress of a run. */
+export interface StepCommand extends RunnerScoped {
+  kind: 'step';
+  events: EventInput[];
+  records: OpenRecord[];
+  /** Inbox items up to this number are part of the model's conversation from here on. */
+  consumedTo?: number;
+  /** The sandbox from which results count from here on. */
+  sandbox?: { incarnation: string };
+}
+
+export interface Completion {
+  done: boolean;
+  done_reason: string;
+  task_result?: string | null;
+  error?: string;
+  last_error?: string;
+  blocked_code?: string;
+  failure_reason?: string;
+  models_tried?: string[];
+  verified?: boolean;
+  trace_id?: string;
+}
+
+/** The last commit of a run: its closing `assistant` and `completion`. */
+export interface FinishCommand extends RunnerScoped {
+  kind: 'finish';
+  events: EventInput[];
+  records: OpenRecord[];
+  consumedTo?: number;
+  /** Final answer, or a closure marker in parentheses. */
+  text: string;
+  completion: Completion;
+}
+
+/** What a runner may send over its Journal. */
+export type RunnerCommand = ReleaseCommand | StepCommand | FinishCommand;
+
+export type Command =
+  | CreateCommand
+  | AcceptCommand
+  | MessageCommand
+  | InterruptCommand
+  | CancelCommand
+  | TerminateCommand
+  | ClaimCommand
+  | TakeoverCommand
+  | RunnerCommand;
+
+export type { LogRecord };
+
+/** Why a command was refused; stable words. */
+export type RejectReason =
+  | 'session_not_found'
+  | 'session_exists'
+  | 'session_running'
+  | 'session_terminated'
+  | 'no_active_run'
+  /** Another epoch, another run, or none: the sender must stop and write nothing. */
+  | 'fenced'
+  /** The queued run was claimed or changed by another. */
+  | 'lost'
+  /** The final commit came before all inbox items reached the model. */
+  | 'inbox'
+  /** A command that would make the head too large. */
+  | 'head_too_large'
+  | 'invalid'
+  | 'idempotency_key_reused';
+
+export interface Rejection {
+  reason: RejectReason;
+  message: string;
+}

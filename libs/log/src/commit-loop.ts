@@ -1,0 +1,377 @@
+import { InvalidArgumentError, UnavailableError } from '@margay/errors';
+import { bodyHash, fold } from './build';
+import type { LogClock } from './clock';
+import type { Command, Rejection } from './command';
+import { ALL_DECIDE_RULES, type DecideRules } from './decide';
+import { tipOf, type Answer, type CommitDocument, type Tip } from './document';
+import type { Head } from './head';
+import { readConfirmedTip, readTip } from './read-tip';
+import type { CommitStore } from './store';
+
+export type CommitOutcome =
+  /** Stored; `head` is the state after the document that holds the command. */
+  | { ok: true; c: number; answer: Answer; head: Head }
+  /** Refused; `head` is the confirmed end of the log on which that was decided. */
+  | { ok: false; rejection: Rejection; head: Head };
+
+/** Rules of the loop that a simulator may switch off to show what they prevent; all hold in service. */
+export interface LoopRules extends DecideRules {
+  /** Rejections are decided on a head read from the store after the command came in. */
+  freshRejections: boolean;
+  /** … and only once a linearizable read found nothing behind it. */
+  linearizableEnd: boolean;
+  /** A number that was named as taken but can't be seen is inserted again. */
+  reinsertInvisible: boolean;
+  /** Commands already stored are looked for before a command is decided again. */
+  findStored: boolean;
+}
+
+export const ALL_LOOP_RULES: LoopRules = {
+  ...ALL_DECIDE_RULES,
+  freshRejections: true,
+  linearizableEnd: true,
+  reinsertInvisible: true,
+  findStored: true,
+};
+
+/** A batch closes before the command that would pass this. */
+export const COMMIT_MAX_BYTES = 512 * 1024;
+const QUEUE_MAX = 256;
+const INVISIBLE_MS = 100;
+const RETRY_FIRST_MS = 10;
+const RETRY_MAX_MS = 1_000;
+const LANES_MAX = 20_000;
+
+interface Pending {
+  command: Command;
+  bodyHash: string;
+  bytes: number;
+  /** On the monotonic clock; checked right before the first insert is sent, never after. */
+  deadlineMs: number;
+  isSent: boolean;
+  settle: (outcome: CommitOutcome) => void;
+  fail: (error: Error) => void;
+}
+
+type Refused = { item: Pending; rejection: Rejection };
+
+/** What a replica knows of one session: the end it saw last, and the commands waiting for the insert in flight. */
+interface Lane {
+  sessionId: string;
+  cache: Tip | null;
+  queue: Pending[];
+  isBusy: boolean;
+}
+
+export interface CommitLoopOptions {
+  store: CommitStore;
+  clock: LogClock;
+  /** Called once for each document this loop knows to be stored by it, before its senders are answered. */
+  onCommitted?: (document: CommitDocument) => void;
+  rules?: Partial<LoopRules>;
+}
+
+/**
+ * Appends commands to sessions: per session one insert in flight, commands that arrive meanwhile join the next document.
+ * Any number of loops may work on one store. See docs/protocol.md §1.
+ */
+export class CommitLoop {
+  private readonly lanes = new Map<string, Lane>();
+  private readonly store: CommitStore;
+  private readonly clock: LogClock;
+  private readonly rules: LoopRules;
+  private isClosed = false;
+
+  constructor(private readonly options: CommitLoopOptions) {
+    this.store = options.store;
+    this.clock = options.clock;
+    this.rules = { ...ALL_LOOP_RULES, ...options.rules };
+  }
+
+  /**
+   * Appends one command, or says why it was refused. Idempotent by `command.commitId`.
+   * @throws UnavailableError `session_busy` when 256 commands wait already; `deadline` when `timeoutMs` passed before
+   *   anything was sent; `closing` on shutdown. InvalidArgumentError `too_large` above 512 KB.
+   */
+  submit(sessionId: string, command: Command, options: { timeoutMs?: number } = {}): Promise<CommitOutcome> {
+    if (this.isClosed)
+      return Promise.reject(new UnavailableError('closing', 'this replica is shutting down; try again'));
+    const lane = this.lane(sessionId);
+    const bytes = JSON.stringify(command).length;
+    if (bytes > COMMIT_MAX_BYTES)
+      return Promise.reject(
+        new InvalidArgumentError(
+          'too_large',
+          `a commit of ${bytes} bytes is above ${COMMIT_MAX_BYTES}; put large texts into blobs`,
+        ),
+      );
+    if (lane.queue.length >= QUEUE_MAX)
+      return Promise.reject(
+        new UnavailableError('session_busy', `session ${sessionId} has ${QUEUE_MAX} commands waiting; try again`),
+      );
+    return new Promise((settle, fail) => {
+      const deadlineMs = options.timeoutMs === undefined ? Infinity : this.clock.monotonicMs() + options.timeoutMs;
+      lane.queue.push({ command, bodyHash: bodyHash(command), bytes, deadlineMs, isSent: false, settle, fail });
+      if (!lane.isBusy) void this.drain(lane);
+    });
+  }
+
+  /** The end this replica saw last, if any: a hint, good for showing, never for deciding. */
+  peek(sessionId: string): Tip | undefined {
+    return this.lanes.get(sessionId)?.cache ?? undefined;
+  }
+
+  /** The log's true end, confirmed by a linearizable read. */
+  async confirmedTip(sessionId: string): Promise<Tip> {
+    const tip = await readConfirmedTip(this.store, sessionId);
+    this.observe(sessionId, tip);
+    return tip;
+  }
+
+  /** Takes note of an end that somebody else's commit made known. */
+  observe(sessionId: string, tip: Tip): void {
+    const lane = this.lanes.get(sessionId);
+    if (lane && !lane.isBusy && (lane.cache?.head.c ?? 0) < tip.head.c) lane.cache = tip;
+  }
+
+  /** Refuses new commands and gives up retrying; what was sent may still be stored. */
+  close(): void {
+    this.isClosed = true;
+  }
+
+  private lane(sessionId: string): Lane {
+    const known = this.lanes.get(sessionId);
+    if (known) {
+      // Move to the young end, so that the oldest idle lane is found first.
+      this.lanes.delete(sessionId);
+      this.lanes.set(sessionId, known);
+      return known;
+    }
+    if (this.lanes.size >= LANES_MAX) this.forgetOldestIdleLane();
+    const lane: Lane = { sessionId, cache: null, queue: [], isBusy: false };
+    this.lanes.set(sessionId, lane);
+    return lane;
+  }
+
+  private forgetOldestIdleLane(): void {
+    for (const [sessionId, lane] of this.lanes) {
+      if (lane.isBusy) continue;
+      this.lanes.delete(sessionId);
+      return;
+    }
+  }
+
+  private async drain(lane: Lane): Promise<void> {
+    lane.isBusy = true;
+    while (lane.queue.length > 0) {
+      const batch = takeBatch(lane.queue);
+      try {
+        await this.commitBatch(lane, batch);
+      } catch (error) {
+        lane.cache = null;
+        for (const pending of batch) pending.fail(error as Error);
+      }
+    }
+    lane.isBusy = false;
+  }
+
+  /** Settles every command of the batch: stored, found stored, refused, or failed before it was sent. */
+  private async commitBatch(lane: Lane, batch: Pending[]): Promise<void> {
+    let pending = batch;
+    /** A head read from the store after these commands came in; only on such a one they may be refused. */
+    let read: Tip | undefined;
+    while (pending.length > 0) {
+      const tip: Tip = read ?? lane.cache ?? (read = await this.readTip(lane));
+      const mayRefuse = read !== undefined || !this.rules.freshRejections;
+      read = undefined;
+      const { document, accepted, rejected } = fold(tip, pending, this.clock.nowMicros(), this.rules);
+      if (document) {
+        const late = accepted.filter((item) => !item.isSent && this.clock.monotonicMs() > item.deadlineMs);
+        for (const item of late) item.fail(deadlineError(lane.sessionId));
+        const settled = late.length > 0 ? late : await this.insertUntilKnown(lane, document, accepted);
+        pending = without(pending, settled);
+      } else if (!mayRefuse) {
+        read = await this.readTip(lane);
+      } else {
+        read = await this.readNext(lane, tip);
+        if (!read) pending = await this.refuse(lane, tip, rejected, pending);
+      }
+    }
+  }
+
+  private async readTip(lane: Lane): Promise<Tip> {
+    const tip = await this.retrying(() => readTip(this.store, lane.sessionId));
+    lane.cache = tip;
+    return tip;
+  }
+
+  /** The commit behind this tip, by a linearizable read; undefined: the tip is the log's true end. */
+  private async readNext(lane: Lane, tip: Tip): Promise<Tip | undefined> {
+    if (!this.rules.linearizableEnd) return undefined;
+    const next = await this.retrying(() =>
+      this.store.readNumber(lane.sessionId, tip.head.c + 1, { linearizable: true }),
+    );
+    if (!next) return undefined;
+    lane.cache = tipOf(next);
+    return lane.cache;
+  }
+
+  /** Answers refused commands; one that is stored already is a repeat and gets its stored answer instead. */
+  private async refuse(lane: Lane, tip: Tip, rejected: Refused[], pending: Pending[]): Promise<Pending[]> {
+    for (const { item, rejection } of rejected) {
+      const stored = this.rules.findStored ? await this.findStored(lane, item) : undefined;
+      if (stored) this.answerFrom(stored, item);
+      else item.settle({ ok: false, rejection, head: tip.head });
+    }
+    return without(
+      pending,
+      rejected.map(({ item }) => item),
+    );
+  }
+
+  private findStored(lane: Lane, item: Pending): Promise<CommitDocument | undefined> {
+    return this.retrying(() => this.store.findByCommitId(lane.sessionId, item.command.commitId));
+  }
+
+  /**
+   * Inserts the document, whatever it takes to know the outcome. Returns the commands that are settled; the others are
+   * to be decided again, on the end left in the lane's cache.
+   */
+  private async insertUntilKnown(lane: Lane, document: CommitDocument, accepted: Pending[]): Promise<Pending[]> {
+    for (const item of accepted) item.isSent = true;
+    let delayMs = RETRY_FIRST_MS;
+    for (;;) {
+      let outcome: 'inserted' | 'exists';
+      try {
+        outcome = await this.store.insert(document);
+      } catch (error) {
+        // Unknown: never a higher number, never other bytes, before knowing.
+        lane.cache = null;
+        await this.backOff(delayMs, error);
+        delayMs = Math.min(delayMs * 2, RETRY_MAX_MS);
+        continue;
+      }
+      if (outcome === 'inserted') {
+        lane.cache = tipOf(document);
+        this.options.onCommitted?.(document);
+        for (const item of accepted) this.answerFrom(document, item);
+        return accepted;
+      }
+      const settled = await this.adoptStored(lane, accepted);
+      if (settled.length > 0) return settled;
+      if (await this.adoptOccupant(lane, document)) return [];
+    }
+  }
+
+  /** Which of these commands a stored document holds: they are answered from that document. */
+  private async adoptStored(lane: Lane, accepted: Pending[]): Promise<Pending[]> {
+    if (!this.rules.findStored) return [];
+    const settled: Pending[] = [];
+    const documents = new Map<string, CommitDocument>();
+    for (const item of accepted) {
+      const inKnown = [...documents.values()].find(({ commitIds }) => commitIds.includes(item.command.commitId));
+      const stored = inKnown ?? (await this.findStored(lane, item));
+      if (!stored) continue;
+      documents.set(stored._id, stored);
+      this.answerFrom(stored, item);
+      settled.push(item);
+    }
+    for (const document of documents.values()) this.options.onCommitted?.(document);
+    if (documents.size > 0) lane.cache = null;
+    return settled;
+  }
+
+  /** Waits for the document that holds the number to be seen; false: it can't be seen, insert again. */
+  private async adoptOccupant(lane: Lane, document: CommitDocument): Promise<boolean> {
+    const startedMs = this.clock.monotonicMs();
+    for (;;) {
+      const occupant = await this.retrying(() => this.store.readNumber(lane.sessionId, document.c));
+      if (occupant) {
+        lane.cache = tipOf(occupant);
+        return true;
+      }
+      const waitedMs = this.clock.monotonicMs() - startedMs;
+      if (waitedMs >= INVISIBLE_MS && this.rules.reinsertInvisible) return false;
+      await this.clock.sleep(5);
+    }
+  }
+
+  private answerFrom(document: CommitDocument, item: Pending): void {
+    const stored = document.commands.find(({ commitId }) => commitId === item.command.commitId);
+    if (stored && stored.bodyHash !== item.bodyHash)
+      item.settle({
+        ok: false,
+        rejection: { reason: 'idempotency_key_reused', message: 'this key was used with another body' },
+        head: document.head,
+      });
+    else item.settle({ ok: true, c: document.c, answer: stored?.answer ?? {}, head: document.head });
+  }
+
+  /** Reads are repeated until the store answers. */
+  private async retrying<T>(read: () => Promise<T>): Promise<T> {
+    let delayMs = RETRY_FIRST_MS;
+    for (;;) {
+      try {
+        return await read();
+      } catch (error) {
+        await this.backOff(delayMs, error);
+        delayMs = Math.min(delayMs * 2, RETRY_MAX_MS);
+      }
+    }
+  }
+
+  private async backOff(delayMs: number, cause: unknown): Promise<void> {
+    if (this.isClosed)
+      throw new UnavailableError('closing', 'this replica is shutting down; repeat the command to learn its outcome', {
+        cause,
+      });
+    await this.clock.sleep(delayMs * (0.5 + this.clock.random()));
+  }
+}
+
+function without(pending: Pending[], settled: Pending[]): Pending[] {
+  return pending.filter((item) => !settled.includes(item));
+}
+
+function deadlineError(sessionId: string): Error {
+  return new UnavailableError(
+    'deadline',
+    `session ${sessionId} was busy until the command's deadline; nothing was written`,
+  );
+}
+
+/**
+ * The commands of the next document: in order, each commit id once (a second copy gets the first one's outcome), at most
+ * 512 KB together.
+ */
+function takeBatch(queue: Pending[]): Pending[] {
+  const byId = new Map<string, Pending>();
+  let bytes = 0;
+  while (queue.length > 0) {
+    const next = queue[0] as Pending;
+    const first = byId.get(next.command.commitId);
+    if (first) {
+      if (first.bodyHash !== next.bodyHash) break;
+      queue.shift();
+      follow(first, next);
+      continue;
+    }
+    if (byId.size > 0 && bytes + next.bytes > COMMIT_MAX_BYTES) break;
+    queue.shift();
+    byId.set(next.command.commitId, next);
+    bytes += next.bytes;
+  }
+  return [...byId.values()];
+}
+
+function follow(first: Pending, second: Pending): void {
+  const { settle, fail } = first;
+  first.settle = (outcome) => {
+    settle(outcome);
+    second.settle(outcome);
+  };
+  first.fail = (error) => {
+    fail(error);
+    second.fail(error);
+  };
+}

@@ -1,0 +1,351 @@
+import { isoMicros, type EventInput } from '@margay/contracts';
+import type {
+  AcceptCommand,
+  CancelCommand,
+  ClaimCommand,
+  Command,
+  Completion,
+  CreateCommand,
+  FinishCommand,
+  InterruptCommand,
+  MessageCommand,
+  RejectReason,
+  Rejection,
+  ReleaseCommand,
+  RunRequest,
+  StepCommand,
+  TakeoverCommand,
+  TerminateCommand,
+} from './command';
+import type { Answer } from './document';
+import { HEAD_MAX_BYTES, type Head, type HeadRun } from './head';
+import type { LogRecord, OpenRecord } from './record';
+
+/** Public event plus the run it belongs to. */
+export interface DecidedEvent {
+  event: EventInput;
+  runId: string | null;
+}
+
+export interface Accepted {
+  /** The head after the command; `c`, `seq` and `ts` are set when the commit is built. */
+  head: Head;
+  events: DecidedEvent[];
+  records: (LogRecord | OpenRecord)[];
+  answer: Answer;
+}
+
+export type Decision = Accepted | { reject: Rejection };
+
+/** Rules that a simulator may switch off to show what they prevent; all hold in service. */
+export interface DecideRules {
+  /** Runner commands demand the session's present epoch. */
+  epochEquality: boolean;
+  /** The final commit demands that every inbox item has reached the model. */
+  finishNeedsInbox: boolean;
+}
+
+export const ALL_DECIDE_RULES: DecideRules = { epochEquality: true, finishNeedsInbox: true };
+
+const TITLE_MAX_CHARS = 120;
+export const INTERRUPT_TEXT = '[Interrupted by user]';
+
+export function isRejected(decision: Decision): decision is { reject: Rejection } {
+  return 'reject' in decision;
+}
+
+/**
+ * What a command does to a session. Pure: the same head, command and time give the same decision on every replica.
+ * @param ts time that the first event of this command will carry, microseconds
+ */
+export function decide(head: Head, command: Command, ts: number, rules: DecideRules = ALL_DECIDE_RULES): Decision {
+  const decision = decideKind(head, command, ts, rules);
+  if (isRejected(decision)) return decision;
+  const bytes = JSON.stringify(decision.head).length;
+  if (bytes > HEAD_MAX_BYTES)
+    return reject(
+      'head_too_large',
+      `the session's context would grow to ${bytes} bytes; at most ${HEAD_MAX_BYTES} fit`,
+    );
+  return decision;
+}
+
+function decideKind(head: Head, command: Command, ts: number, rules: DecideRules): Decision {
+  if (command.kind === 'create') return create(head, command, ts);
+  if (head.c === 0) return reject('session_not_found', `session ${head.sessionId} not found`);
+  if (head.terminated) return terminated(command);
+  switch (command.kind) {
+    case 'accept':
+      return accept(head, command, ts);
+    case 'message':
+      return head.run ? steer(head, command) : startRun(head, command.run, ts);
+    case 'interrupt':
+      return interrupt(head, command);
+    case 'cancel':
+      return cancel(head, command);
+    case 'terminate':
+      return terminate(head, command, ts);
+    case 'claim':
+      return claim(head, command);
+    case 'takeover':
+      return takeover(head, command);
+    case 'release':
+      return ownRun(head, command, rules, (run) => requeue(head, run));
+    case 'step':
+      return ownRun(head, command, rules, (run) => step(head, run, command));
+    case 'finish':
+      return ownRun(head, command, rules, (run) => finish(head, run, command, rules));
+  }
+}
+
+function reject(reason: RejectReason, message: string): { reject: Rejection } {
+  return { reject: { reason, message } };
+}
+
+/** Runners of a terminated session are fenced like those of an ended run; everybody else is told that it is over. */
+function terminated(command: Command): Decision {
+  switch (command.kind) {
+    case 'step':
+    case 'finish':
+    case 'release':
+      return reject('fenced', 'the session is terminated');
+    case 'claim':
+    case 'takeover':
+      return reject('lost', 'the session is terminated');
+    default:
+      return reject('session_terminated', 'Session is permanently terminated');
+  }
+}
+
+function create(head: Head, command: CreateCommand, ts: number): Decision {
+  if (head.c > 0) return reject('session_exists', `session ${head.sessionId} exists`);
+  return {
+    head: {
+      ...head,
+      tenantId: command.tenantId,
+      owner: command.owner,
+      tag: command.tag,
+      createdTs: ts,
+      context: command.context,
+      binding: command.binding,
+    },
+    events: [
+      { event: { type: 'session', payload: { event: 'created' } }, runId: null },
+      { event: { type: 'context', payload: command.context }, runId: null },
+    ],
+    records: [],
+    answer: { session_id: head.sessionId },
+  };
+}
+
+function accept(head: Head, command: AcceptCommand, ts: number): Decision {
+  if (head.run) return reject('session_running', 'Session is already running.');
+  return startRun(head, command.run, ts);
+}
+
+function startRun(head: Head, request: RunRequest, ts: number): Decision {
+  const no = head.runNo + 1;
+  const runId = `${head.sessionId}:r${no}`;
+  const context = { ...head.context, ...request.context };
+  const unbound = head.binding.project === null && head.binding.cwd === null;
+  const run: HeadRun = {
+    id: runId,
+    no,
+    state: 'queued',
+    owner: null,
+    pool: request.pool,
+    acceptedTs: ts,
+    principal: request.principal,
+    consumedTo: head.inboxEnd,
+    ...(request.traceparent === undefined ? {} : { traceparent: request.traceparent }),
+  };
+  const attachments = request.attachments.length > 0 ? { attachments: request.attachments } : {};
+  // The context event comes first, so `run_accepted` is the second of the three.
+  const acceptedAt = isoMicros(ts + 1);
+  const events: EventInput[] = [
+    { type: 'context', payload: request.context },
+    { type: 'run_accepted', payload: { session_id: head.sessionId, run_id: runId, ts: acceptedAt } },
+    { type: 'user', payload: { text: request.text, ...attachments } },
+  ];
+  return {
+    head: {
+      ...head,
+      context,
+      binding: unbound ? request.binding : head.binding,
+      title: head.title ?? request.text.trim().slice(0, TITLE_MAX_CHARS),
+      runNo: no,
+      run,
+      epoch: head.epoch + 1,
+      sandbox: null,
+    },
+    events: events.map((event) => ({ event, runId })),
+    records: [
+      { kind: 'run', runId, options: request.options },
+      { kind: 'user', runId, text: request.text, attachments: request.attachments },
+    ],
+    answer: { session_id: head.sessionId, run_id: runId, steered: false },
+  };
+}
+
+function steer(head: Head, command: MessageCommand): Decision {
+  return inboxItem(head, 'steer', command.run.text, { session_id: head.sessionId, steered: true });
+}
+
+function interrupt(head: Head, command: InterruptCommand): Decision {
+  if (!head.run) return noActiveRun(head, command);
+  return inboxItem(head, 'interrupt', INTERRUPT_TEXT, { session_id: head.sessionId, interrupted: true });
+}
+
+function inboxItem(head: Head, item: 'steer' | 'interrupt', text: string, answer: Answer): Decision {
+  const n = head.inboxEnd + 1;
+  return {
+    head: { ...head, inboxEnd: n },
+    events: [{ event: { type: 'user_steer', payload: { text } }, runId: head.run?.id ?? null }],
+    records: [{ kind: 'inbox', n, item, text }],
+    answer,
+  };
+}
+
+function noActiveRun(head: Head, command: InterruptCommand | CancelCommand): Decision {
+  return reject('no_active_run', `session ${head.sessionId} has no active run to ${command.kind}`);
+}
+
+function cancel(head: Head, command: CancelCommand): Decision {
+  if (!head.run) return noActiveRun(head, command);
+  return { ...endCanceled(head, head.run), answer: { session_id: head.sessionId, canceled: true } };
+}
+
+function endCanceled(head: Head, run: HeadRun): Accepted {
+  const unread = head.inboxEnd - run.consumedTo;
+  return endRun(head, run, '(Run canceled by user)', {
+    done: true,
+    done_reason: 'canceled',
+    task_result: null,
+    ...(unread > 0 ? { last_error: `${unread} message(s) stayed unread` } : {}),
+  });
+}
+
+/** The closing events of a run and a head without it. */
+function endRun(head: Head, run: HeadRun, text: string, completion: Completion): Accepted {
+  return {
+    head: {
+      ...head,
+      run: null,
+      epoch: head.epoch + 1,
+      sandbox: null,
+      lastRun: {
+        id: run.id,
+        done: completion.done,
+        doneReason: completion.done_reason,
+        ...(completion.blocked_code ? { blockedCode: completion.blocked_code } : {}),
+        ...(completion.verified === undefined ? {} : { verified: completion.verified }),
+        ...(completion.failure_reason ? { failureReason: completion.failure_reason.slice(0, 200) } : {}),
+        ...(completion.models_tried ? { modelsTried: completion.models_tried.slice(0, 8) } : {}),
+      },
+    },
+    events: [
+      { event: { type: 'assistant', payload: { text } }, runId: run.id },
+      { event: { type: 'completion', payload: { ...completion } }, runId: run.id },
+    ],
+    records: [{ kind: 'end', runId: run.id, doneReason: completion.done_reason, text }],
+    answer: {},
+  };
+}
+
+function terminate(head: Head, command: TerminateCommand, ts: number): Decision {
+  const ended = head.run ? endCanceled(head, head.run) : { head, events: [], records: [] };
+  const at = ts + ended.events.length;
+  const terminatedAt = isoMicros(at);
+  const payload = { terminated_at: terminatedAt, cancelled_triggers: command.cancelledTriggers };
+  return {
+    head: {
+      ...ended.head,
+      epoch: ended.head.epoch + 1,
+      terminated: { ts: at, cancelledTriggers: command.cancelledTriggers },
+    },
+    events: [...ended.events, { event: { type: 'session_terminated', payload }, runId: null }],
+    records: ended.records,
+    answer: { session_id: head.sessionId, ...payload },
+  };
+}
+
+function claim(head: Head, command: ClaimCommand): Decision {
+  const { run } = head;
+  if (!run || run.id !== command.runId || run.state !== 'queued' || head.epoch !== command.epoch)
+    return reject('lost', `run ${command.runId} is not queued at epoch ${command.epoch} any more`);
+  const epoch = head.epoch + 1;
+  return {
+    head: { ...head, epoch, run: { ...run, state: 'running', owner: command.owner } },
+    events: [],
+    records: [],
+    answer: { run_id: run.id, epoch },
+  };
+}
+
+function takeover(head: Head, command: TakeoverCommand): Decision {
+  const { run } = head;
+  if (!run || run.id !== command.runId || run.state !== 'running' || head.epoch !== command.epoch)
+    return reject('lost', `run ${command.runId} is not running at epoch ${command.epoch} any more`);
+  return requeue(head, run);
+}
+
+function requeue(head: Head, run: HeadRun): Accepted {
+  const epoch = head.epoch + 1;
+  return {
+    head: { ...head, epoch, run: { ...run, state: 'queued', owner: null } },
+    events: [],
+    records: [],
+    answer: { run_id: run.id, epoch },
+  };
+}
+
+type OwnedCommand = ReleaseCommand | StepCommand | FinishCommand;
+
+function ownRun(head: Head, command: OwnedCommand, rules: DecideRules, then: (run: HeadRun) => Decision): Decision {
+  const { run } = head;
+  const isSameEpoch = head.epoch === command.epoch || !rules.epochEquality;
+  if (!run || run.id !== command.runId || run.state !== 'running' || !isSameEpoch)
+    return reject('fenced', `run ${command.runId} is not driven at epoch ${command.epoch} any more`);
+  return then(run);
+}
+
+/** The run with its inbox consumed up to what the command says, or why that is impossible. */
+function consume(head: Head, run: HeadRun, to: number | undefined): HeadRun | { reject: Rejection } {
+  if (to === undefined) return run;
+  if (to < run.consumedTo || to > head.inboxEnd)
+    return reject('invalid', `consumedTo ${to} lies outside ${run.consumedTo}..${head.inboxEnd}`);
+  return { ...run, consumedTo: to };
+}
+
+function consumedRecord(run: HeadRun, to: number | undefined): LogRecord[] {
+  return to === undefined || to === run.consumedTo ? [] : [{ kind: 'consumed', to }];
+}
+
+function step(head: Head, run: HeadRun, command: StepCommand): Decision {
+  const consumed = consume(head, run, command.consumedTo);
+  if ('reject' in consumed) return consumed;
+  const sandbox = command.sandbox ?? head.sandbox;
+  return {
+    head: { ...head, run: consumed, sandbox },
+    events: command.events.map((event) => ({ event, runId: run.id })),
+    records: [
+      ...command.records,
+      ...consumedRecord(run, command.consumedTo),
+      ...(command.sandbox ? [{ kind: 'sandbox' as const, incarnation: command.sandbox.incarnation }] : []),
+    ],
+    answer: {},
+  };
+}
+
+function finish(head: Head, run: HeadRun, command: FinishCommand, rules: DecideRules): Decision {
+  const consumed = consume(head, run, command.consumedTo);
+  if ('reject' in consumed) return consumed;
+  if (consumed.consumedTo < head.inboxEnd && rules.finishNeedsInbox)
+    return reject('inbox', `inbox items ${consumed.consumedTo + 1}..${head.inboxEnd} have not reached the model`);
+  const ended = endRun(head, run, command.text, command.completion);
+  return {
+    ...ended,
+    events: [...command.events.map((event) => ({ event, runId: run.id })), ...ended.events],
+    records: [...command.records, ...consumedRecord(run, command.consumedTo), ...ended.records],
+  };
+}

@@ -1,0 +1,52 @@
+import type { Effect, RunRowState } from './document';
+import type { Head, HeadRun } from './head';
+
+/** Every so many commits the session's row is refreshed, so that its number stays a useful lower bound. */
+const PROJECT_EVERY = 64;
+
+/** Writes owed to other documents after a commit; a function of the heads before and after it. */
+export function effectsOf(before: Head, after: Head): Effect[] {
+  const effects: Effect[] = [];
+  if (projectedFieldsDiffer(before, after) || after.c % PROJECT_EVERY === 0) effects.push({ kind: 'session' });
+  effects.push(...runEffects(before, after));
+  const fence = fenceEffect(before, after);
+  if (fence) effects.push(fence);
+  return effects;
+}
+
+function projectedFieldsDiffer(before: Head, after: Head): boolean {
+  return (
+    before.c === 0 ||
+    before.title !== after.title ||
+    before.context !== after.context ||
+    before.tag !== after.tag ||
+    before.terminated !== after.terminated ||
+    before.lastRun !== after.lastRun ||
+    before.run?.id !== after.run?.id ||
+    before.run?.state !== after.run?.state
+  );
+}
+
+function runEffects(before: Head, after: Head): Effect[] {
+  const effects: Effect[] = [];
+  if (before.run && before.run.id !== after.run?.id) effects.push(row(before.run, 'done', after.epoch, null));
+  // A run accepted and ended within one commit leaves no row to correct: it was never queued.
+  const changed =
+    after.run &&
+    (before.run?.id !== after.run.id || before.epoch !== after.epoch || before.run.state !== after.run.state);
+  if (after.run && changed) effects.push(row(after.run, after.run.state, after.epoch, after.run.owner));
+  return effects;
+}
+
+function row(run: HeadRun, state: RunRowState, epoch: number, owner: string | null): Effect {
+  return { kind: 'run', runId: run.id, state, epoch, owner };
+}
+
+/** Whoever drove the run until now must not start further calls. */
+function fenceEffect(before: Head, after: Head): Effect | undefined {
+  if (before.run?.state !== 'running') return undefined;
+  const isEnded = after.run?.id !== before.run.id;
+  const isTaken = !isEnded && after.run?.state !== 'running';
+  if (!isEnded && !isTaken) return undefined;
+  return { kind: 'fence', runId: before.run.id, epoch: after.epoch, kill: isEnded };
+}
