@@ -1,0 +1,26 @@
+import { open, readFile, rename, stat } from 'node:fs/promises';
+
+const MAX_BYTES = 8 * 1024 * 1024;
+
+/** Opens a log for appending; one above 8 MiB is first moved aside to `<file>.old`. */
+export async function openLog(file: string): Promise<{ fd: number; offset: number; close(): Promise<void> }> {
+  const size = await stat(file).then(
+    (facts) => facts.size,
+    () => 0,
+  );
+  if (size > MAX_BYTES) await rename(file, `${file}.old`);
+  const handle = await open(file, 'a', 0o600);
+  return { fd: handle.fd, offset: size > MAX_BYTES ? 0 : size, close: () => handle.close() };
+}
+
+/** What was written behind `offset` bytes. */
+export async function readLog(file: string, offset: number): Promise<string> {
+  const bytes = await readFile(file);
+  return bytes.subarray(offset).toString('utf8');
+}
+
+/** The last lines of one start, for an error message. */
+export async function lastLines(file: string, offset: number, count = 5): Promise<string> {
+  const text = await readLog(file, offset).catch(() => '');
+  return text.trim().split('\n').slice(-count).join(' | ');
+}
