@@ -1,0 +1,188 @@
+import type { KeyObject } from 'node:crypto';
+import { Principal, RunGrant, SandboxGrant } from '@margay/contracts';
+import { InternalError, PermissionDeniedError, UnauthenticatedError } from '@margay/errors';
+import { CompactSign, compactVerify, decodeProtectedHeader } from 'jose';
+import { LRUCache } from 'lru-cache';
+import { z } from 'zod';
+import { mayAssert, mayIssueGrant, type TokenKind } from './entitlements';
+import { keyId, readPrivateKey, readTrust, trustedKeys, type Trust, type TrustedKey } from './key-files';
+
+export const PRINCIPAL_TTL_SECONDS = 60;
+export const GRANT_TTL_SECONDS = 60;
+/** A signed principal is used again for this long, so a receiver sees it with at least half its life left. */
+const REUSE_MS = 30_000;
+/** Clock skew allowed between services; sandboxes may lag more. */
+const LEEWAY_SECONDS: Record<TokenKind, number> = { principal: 5, 'run-grant': 5, 'sandbox-grant': 30 };
+/** Services (middle part of the proto package) that accept a run grant. */
+const RUN_GRANT_AUDIENCES = ['session', 'tools', 'mcp'];
+const CACHED_TOKENS = 20_000;
+
+const Envelope = z.object({
+  iss: z.string(),
+  aud: z.union([z.string(), z.array(z.string())]),
+  iat: z.number(),
+  exp: z.number(),
+});
+type Verified = z.infer<typeof Envelope> & { kind: TokenKind; claims: unknown };
+
+export interface KeyRingOptions {
+  service: string;
+  trust: Trust;
+  /** Absent in processes that only verify, such as sandboxd. */
+  privateKey?: KeyObject;
+  /** Milliseconds since the epoch. */
+  now?: () => number;
+}
+
+/**
+ * Signs what this service may assert and verifies what others did: compact JWS, EdDSA, `iss`, `aud`, `exp` always checked.
+ * A token once verified costs microseconds until it expires.
+ */
+export class KeyRing {
+  readonly service: string;
+  private readonly keys: Map<string, TrustedKey>;
+  private readonly privateKey?: KeyObject;
+  private readonly kid?: string;
+  private readonly now: () => number;
+  private readonly verified = new LRUCache<string, Verified>({ max: CACHED_TOKENS });
+  private readonly signed = new LRUCache<string, { token: Promise<string>; reuseUntil: number }>({
+    max: CACHED_TOKENS,
+  });
+
+  constructor(options: KeyRingOptions) {
+    this.service = options.service;
+    this.keys = trustedKeys(options.trust);
+    this.now = options.now ?? Date.now;
+    if (options.privateKey) {
+      this.privateKey = options.privateKey;
+      this.kid = keyId(options.privateKey);
+    }
+  }
+
+  /** Reads `trust.json` and `<service>.key.pem`; `verifyOnly` for a process that has no key of its own. */
+  static async load(directory: string, service: string, { verifyOnly = false } = {}): Promise<KeyRing> {
+    const trust = await readTrust(directory);
+    return new KeyRing({
+      service,
+      trust,
+      ...(!verifyOnly && { privateKey: await readPrivateKey(directory, service) }),
+    });
+  }
+
+  /** The token of a principal for one audience; the request id is left out, since it travels beside the token. */
+  signPrincipal(principal: Principal, audience: string): Promise<string> {
+    this.assertMayAssert(principal);
+    const { requestId: _beside, ...claims } = principal;
+    const { tenantId, principal: name, role, scopes, keyId: key } = principal;
+    const cacheKey = JSON.stringify([audience, tenantId, name, role, scopes, key]);
+    const cached = this.signed.get(cacheKey);
+    if (cached && cached.reuseUntil > this.now()) return cached.token;
+    const token = this.sign('principal', claims, PRINCIPAL_TTL_SECONDS, audience);
+    this.signed.set(cacheKey, { token, reuseUntil: this.now() + REUSE_MS });
+    return token;
+  }
+
+  /** Throws PERMISSION_DENIED `issuer_not_entitled` if this service may not speak for that principal. */
+  assertMayAssert(principal: Principal): void {
+    if (!mayAssert(this.service, principal))
+      throw notEntitled(this.service, `assert ${principal.principal} as ${principal.role}`);
+  }
+
+  async signRunGrant(grant: RunGrant, ttlSeconds = GRANT_TTL_SECONDS): Promise<string> {
+    return this.sign('run-grant', grant, ttlSeconds, RUN_GRANT_AUDIENCES);
+  }
+
+  /** The audience is the sandbox itself, so the grant opens no other one. */
+  async signSandboxGrant(grant: SandboxGrant, ttlSeconds = GRANT_TTL_SECONDS): Promise<string> {
+    return this.sign('sandbox-grant', grant, ttlSeconds, grant.sandboxId);
+  }
+
+  async verifyPrincipal(token: string, audience: string): Promise<Principal> {
+    const { iss, claims } = await this.verify('principal', token, audience);
+    const principal = claims as Principal;
+    if (!mayAssert(iss, principal)) throw notEntitled(iss, `assert ${principal.principal} as ${principal.role}`);
+    return principal;
+  }
+
+  async verifyRunGrant(token: string, audience: string): Promise<RunGrant> {
+    return (await this.verify('run-grant', token, audience)).claims as RunGrant;
+  }
+
+  async verifySandboxGrant(token: string, sandboxId: string): Promise<SandboxGrant> {
+    return (await this.verify('sandbox-grant', token, sandboxId)).claims as SandboxGrant;
+  }
+
+  /** The building block of the methods above; `payload` is checked by the schema of its kind when it is verified. */
+  async sign(kind: TokenKind, payload: object, ttlSeconds: number, audience: string | string[]): Promise<string> {
+    if (!this.privateKey || !this.kid) {
+      throw new InternalError('no_private_key', `${this.service} holds no private key, so it cannot sign a ${kind}.`);
+    }
+    if (kind !== 'principal' && !mayIssueGrant(this.service, kind)) throw notEntitled(this.service, `sign a ${kind}`);
+    const iat = Math.floor(this.now() / 1000);
+    const claims = { ...payload, iss: this.service, aud: audience, iat, exp: iat + ttlSeconds };
+    return new CompactSign(Buffer.from(JSON.stringify(claims)))
+      .setProtectedHeader({ alg: 'EdDSA', kid: this.kid, typ: typeOf(kind) })
+      .sign(this.privateKey);
+  }
+
+  private async verify(kind: TokenKind, token: string, audience: string): Promise<Verified> {
+    const known = this.verified.get(token);
+    const verified = known?.kind === kind ? known : await this.verifySignature(kind, token);
+    const nowSeconds = this.now() / 1000;
+    const leeway = LEEWAY_SECONDS[kind];
+    if (verified.exp + leeway <= nowSeconds || verified.iat - leeway > nowSeconds) throw refused(kind, 'expired');
+    const audiences = Array.isArray(verified.aud) ? verified.aud : [verified.aud];
+    if (!audiences.includes(audience)) throw wrongAudience(kind, audience);
+    if (!known) this.verified.set(token, verified);
+    return verified;
+  }
+
+  private async verifySignature(kind: TokenKind, token: string): Promise<Verified> {
+    const trusted = this.keys.get(kidOf(token) ?? '');
+    if (!trusted) throw refused(kind, 'invalid');
+    const opened = await compactVerify(token, trusted.key, { algorithms: ['EdDSA'] }).catch((cause: unknown) => {
+      throw refused(kind, 'invalid', cause);
+    });
+    if (opened.protectedHeader.typ !== typeOf(kind)) throw refused(kind, 'invalid');
+    const claims = parseClaims(kind, opened.payload);
+    if (claims.iss !== trusted.service) throw refused(kind, 'invalid');
+    if (kind !== 'principal' && !mayIssueGrant(claims.iss, kind)) throw notEntitled(claims.iss, `sign a ${kind}`);
+    return claims;
+  }
+}
+
+const SCHEMAS = { principal: Principal, 'run-grant': RunGrant, 'sandbox-grant': SandboxGrant };
+const typeOf = (kind: TokenKind) => `margay-${kind}`;
+
+function kidOf(token: string): string | undefined {
+  try {
+    return decodeProtectedHeader(token).kid;
+  } catch {
+    return undefined; // no JWS at all: the caller refuses it like an unknown key
+  }
+}
+
+function parseClaims(kind: TokenKind, payload: Uint8Array): Verified {
+  try {
+    const open: unknown = JSON.parse(Buffer.from(payload).toString('utf8'));
+    return { ...Envelope.parse(open), kind, claims: Object.freeze(SCHEMAS[kind].parse(open)) };
+  } catch (cause) {
+    throw refused(kind, 'invalid', cause);
+  }
+}
+
+const wordOf = (kind: TokenKind) => (kind === 'principal' ? 'principal' : 'grant');
+
+function refused(kind: TokenKind, why: 'invalid' | 'expired', cause?: unknown) {
+  const message =
+    why === 'expired' ? `The ${kind} has expired; ask for a new one.` : `The ${kind} is not validly signed.`;
+  return new UnauthenticatedError(`${wordOf(kind)}_${why}`, message, { cause });
+}
+
+function wrongAudience(kind: TokenKind, audience: string) {
+  return new PermissionDeniedError(`${wordOf(kind)}_audience`, `The ${kind} was not made for ${audience}.`);
+}
+
+function notEntitled(issuer: string, what: string) {
+  return new PermissionDeniedError('issuer_not_entitled', `The service ${issuer} may not ${what}.`);
+}

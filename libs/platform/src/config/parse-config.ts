@@ -1,0 +1,57 @@
+import { readFileSync } from 'node:fs';
+import { InvalidArgumentError } from '@margay/errors';
+import type { z } from 'zod';
+
+/**
+ * Reads a service's environment once. Keys of the schema are the names of the variables; `<NAME>_FILE` names a file that
+ * holds the value (one trailing newline is dropped); an empty text counts as unset.
+ * Throws one InvalidArgumentError `bad_environment` that lists all faulty names and never a value.
+ */
+export function parseConfig<S extends z.ZodObject>(schema: S, env: NodeJS.ProcessEnv): Readonly<z.infer<S>> {
+  const faults = new Map<string, string>();
+  const raw: Record<string, string> = {};
+  for (const name of Object.keys(schema.shape)) {
+    const value = readVariable(name, env, schema, faults);
+    if (value !== undefined) raw[name] = value;
+  }
+  const parsed = schema.safeParse(raw);
+  for (const issue of parsed.error?.issues ?? []) {
+    const name = String(issue.path[0] ?? 'the combination of variables');
+    if (!faults.has(name)) faults.set(name, explain(schema, name, raw[name] === undefined));
+  }
+  if (parsed.success && faults.size === 0) return deepFreeze(parsed.data);
+  const list = [...faults].map(([name, fault]) => `${name} (${fault})`).join(', ');
+  throw new InvalidArgumentError('bad_environment', `Cannot start, correct these environment variables: ${list}.`, {
+    details: { names: [...faults.keys()] },
+  });
+}
+
+function readVariable(name: string, env: NodeJS.ProcessEnv, schema: z.ZodObject, faults: Map<string, string>) {
+  const fileName = `${name}_FILE`;
+  const value = env[name] || undefined;
+  const path = fileName in schema.shape ? undefined : env[fileName] || undefined;
+  if (path === undefined) return value;
+  if (value !== undefined) {
+    faults.set(name, `also given as ${fileName}; set one of them`);
+    return value;
+  }
+  try {
+    return readFileSync(path, 'utf8').replace(/\r?\n$/, '') || undefined;
+  } catch (error) {
+    faults.set(fileName, `its file cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`);
+    return undefined;
+  }
+}
+
+// Only the schema's own description is shown: messages of checks could quote the value.
+function explain(schema: z.ZodObject, name: string, isMissing: boolean): string {
+  const field = schema.shape[name] as { description?: string } | undefined;
+  const what = isMissing ? 'missing' : 'not usable';
+  return field?.description ? `${what}: ${field.description}` : what;
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
+  for (const inner of Object.values(value)) deepFreeze(inner);
+  return Object.freeze(value);
+}
