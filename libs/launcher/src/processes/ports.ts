@@ -1,10 +1,23 @@
-import { createServer, type AddressInfo, type Server } from 'node:net';
+import { createServer, type Server } from 'node:net';
+import { UnavailableError } from '@margay/errors';
 
-/** `count` different loopback ports that were free a moment ago. Another process may take one before it is used. */
+/** Below the ranges that systems take the ports of outgoing connections from, so that a port stays free across a restart. */
+const FIRST_PORT = 20_000;
+const BLOCK = 64;
+const BLOCKS = 187;
+
+/** Each process starts in a block of its own, so that two launchers do not choose the same ports at the same time. */
+let cursor = (process.pid % BLOCKS) * BLOCK;
+
+/** `count` different loopback ports that were free a moment ago; no call of this process answers the same one soon again. */
 export async function freePorts(count: number): Promise<number[]> {
-  const servers = await Promise.all(Array.from({ length: count }, () => listen(0)));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  const ports: number[] = [];
+  for (let tries = 0; ports.length < count; tries++) {
+    if (tries === BLOCK * BLOCKS) throw new UnavailableError('no_free_port', `no ${count} loopback ports are free`);
+    const port = FIRST_PORT + cursor;
+    cursor = (cursor + 1) % (BLOCK * BLOCKS);
+    if (await isPortFree(port)) ports.push(port);
+  }
   return ports;
 }
 
@@ -14,7 +27,8 @@ export async function isPortFree(port: number): Promise<boolean> {
     await new Promise((resolve) => server.close(resolve));
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return false;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE' || code === 'EACCES') return false;
     throw error;
   }
 }

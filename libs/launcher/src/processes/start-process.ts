@@ -21,6 +21,8 @@ export interface NodeProcessOptions {
   maxOldSpaceMb?: number;
   onExit?: (exit: ProcessExit) => void;
   ledger?: PidLedger;
+  /** Gives up a start that is not ready yet. */
+  signal?: AbortSignal;
 }
 
 /** Starts a Node process with the memory limits that Margay's services run under. */

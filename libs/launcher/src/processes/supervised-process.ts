@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UnavailableError } from '@margay/errors';
+import { CancelledError, UnavailableError } from '@margay/errors';
 import { lastLines, openLog, readLog } from './log-file';
 import type { PidLedger } from './pid-ledger';
 
@@ -30,6 +30,8 @@ export interface CommandProcessOptions {
   onExit?: (exit: ProcessExit) => void;
   /** Records the process, so that a later start can end what a killed launcher left behind. */
   ledger?: PidLedger;
+  /** Gives up a start that is not ready yet. */
+  signal?: AbortSignal;
 }
 
 export interface SupervisedProcess {
@@ -138,6 +140,8 @@ class ChildSupervisor implements SupervisedProcess {
     while (!(await this.isReady(logOffset))) {
       if (!this.isRunning())
         throw await this.notReady(`ended (${describeExit(this.exit)}) before it was ready`, logOffset);
+      if (this.options.signal?.aborted)
+        throw new CancelledError('start_cancelled', `the start of ${this.name} was given up`);
       if (Date.now() > deadline) throw await this.notReady(`was not ready within ${readyTimeoutMs} ms`, logOffset);
       await sleep('line' in this.options.ready ? 5 : 25);
     }

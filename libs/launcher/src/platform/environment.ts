@@ -1,0 +1,74 @@
+import { freePorts } from '../processes/ports';
+import type { PlannedProcess, ServiceName } from './services';
+
+const GRPC_SERVICES = ['session', 'tool-executor', 'mcp-pool', 'ide-manager', 'channel'] as const;
+/** Services with collections of their own. */
+const STORE_SERVICES: ReadonlySet<ServiceName> = new Set(GRPC_SERVICES);
+
+export interface PlatformAddresses {
+  gateway: string;
+  grpc: Record<(typeof GRPC_SERVICES)[number], string>;
+  /** Management address by process name. */
+  management: Record<string, string>;
+}
+
+/** Chooses a loopback address for everything that listens; they stay the same over restarts of single processes. */
+export async function allocateAddresses(
+  plan: readonly PlannedProcess[],
+  gatewayPort?: number,
+): Promise<PlatformAddresses> {
+  const ports = await freePorts(1 + GRPC_SERVICES.length + plan.length);
+  const next = () => `127.0.0.1:${ports.shift()}`;
+  const gateway = gatewayPort === undefined ? next() : `127.0.0.1:${gatewayPort}`;
+  const grpc = Object.fromEntries(GRPC_SERVICES.map((service) => [service, next()])) as PlatformAddresses['grpc'];
+  return { gateway, grpc, management: Object.fromEntries(plan.map(({ name }) => [name, next()])) };
+}
+
+export interface PlatformFacts {
+  home: string;
+  keysDirectory: string;
+  bootstrapKeyFile: string;
+  natsUrl: string;
+  mongodbUrl: string;
+  sandboxdEntry?: string;
+}
+
+/** The environment of one process. A runner gets neither the store nor the first API key. */
+export function processEnvironment(
+  planned: PlannedProcess,
+  facts: PlatformFacts,
+  addresses: PlatformAddresses,
+): NodeJS.ProcessEnv {
+  const usesStore = planned.services.some((service) => STORE_SERVICES.has(service));
+  return {
+    MARGAY_HOME: facts.home,
+    MARGAY_NATS_URL: facts.natsUrl,
+    // Undefined also takes away what this process inherited.
+    MARGAY_MONGODB_URL: usesStore ? facts.mongodbUrl : undefined,
+    MARGAY_KEYS_DIR: facts.keysDirectory,
+    MARGAY_BOOTSTRAP_KEY_FILE: planned.services.includes('session') ? facts.bootstrapKeyFile : undefined,
+    MARGAY_SANDBOX_DRIVER: 'process',
+    MARGAY_SANDBOXD_ENTRY: facts.sandboxdEntry,
+    MARGAY_GATEWAY_LISTEN: addresses.gateway,
+    MARGAY_MANAGEMENT_LISTEN: addresses.management[planned.name],
+    ...grpcEnvironment(addresses),
+  };
+}
+
+function grpcEnvironment({ grpc }: PlatformAddresses): NodeJS.ProcessEnv {
+  const entries = GRPC_SERVICES.flatMap((service) => {
+    const name = `MARGAY_${service.toUpperCase().replaceAll('-', '_')}`;
+    return [
+      [`${name}_LISTEN`, grpc[service]],
+      [`${name}_URL`, grpc[service]],
+    ];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Names the database in a connection URI that names none. */
+export function withDatabase(storeUrl: string, database: string): string {
+  const url = new URL(storeUrl);
+  if (url.pathname === '' || url.pathname === '/') url.pathname = `/${database}`;
+  return url.toString();
+}

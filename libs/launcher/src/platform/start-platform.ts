@@ -1,0 +1,149 @@
+import { join } from 'node:path';
+import { NotFoundError } from '@margay/errors';
+import type { PidLedger } from '../processes/pid-ledger';
+import type { ProcessExit } from '../processes/supervised-process';
+import type { Progress } from '../progress';
+import {
+  allocateAddresses,
+  processEnvironment,
+  withDatabase,
+  type PlatformAddresses,
+  type PlatformFacts,
+} from './environment';
+import { ensureBootstrapKey, ensureServiceKeys } from './keys';
+import { PlatformProcess } from './platform-process';
+import { planProcesses, type PlannedProcess, type PlatformMode } from './services';
+
+export interface StartPlatformOptions {
+  /** Default combined. */
+  mode?: PlatformMode;
+  /** Keys, logs and workspaces; kept by a later start. */
+  home: string;
+  /** Replicas of the agent-runner; default 1. */
+  runners?: number;
+  nats: { url: string };
+  store: { url: string };
+  /** Database for a store URL without one; default `margay`. */
+  database?: string;
+  /** The margay bundle; runs with `--services a,b,c`. */
+  entry: string;
+  /** The sandboxd bundle. */
+  sandboxdEntry?: string;
+  /** Added to the environment of every process. */
+  env?: Readonly<NodeJS.ProcessEnv>;
+  /** Default: any free port. */
+  gatewayPort?: number;
+  /** Start crashed processes again; default false. */
+  respawn?: boolean;
+  readyTimeoutMs?: number;
+  progress?: Progress;
+  onExit?: (name: string, exit: ProcessExit) => void;
+  ledger?: PidLedger;
+}
+
+export interface Platform {
+  gatewayUrl: string;
+  apiKey: string;
+  apiKeyFile: string;
+  processes: readonly PlatformProcess[];
+  /** The process of that name: `control`, `agent-runner`, `agent-runner-2`, or a service in split mode. */
+  get(name: string): PlatformProcess;
+  /** Management base URL of a process, e.g. for `/metrics`. */
+  managementUrl(name: string): string;
+  /** Stops (if it runs) and starts one process at its old addresses; resolves when it is ready. */
+  restart(name: string): Promise<void>;
+  /** Runners first, then the rest: SIGTERM, and SIGKILL after the grace (default 10 s). Idempotent. */
+  stop(graceMs?: number): Promise<void>;
+}
+
+/** Brings the Margay processes up on this machine and waits until each is ready; a failed start leaves nothing running. */
+export async function startPlatform(options: StartPlatformOptions): Promise<Platform> {
+  const { mode = 'combined', runners = 1, gatewayPort } = options;
+  const facts = await prepareHome(options);
+  const apiKey = await ensureBootstrapKey(facts.bootstrapKeyFile);
+  const plan = planProcesses(mode, runners);
+  const addresses = await allocateAddresses(plan, gatewayPort);
+  const processes = plan.map((planned) => platformProcess(planned, options, facts, addresses));
+  const platform = new LocalPlatform(processes, addresses, apiKey, facts.bootstrapKeyFile);
+  try {
+    await Promise.all(processes.map((process) => process.start()));
+    return platform;
+  } catch (error) {
+    await platform.stop();
+    throw error;
+  }
+}
+
+async function prepareHome(options: StartPlatformOptions): Promise<PlatformFacts> {
+  const { home, nats, store, database = 'margay', sandboxdEntry } = options;
+  const keysDirectory = join(home, 'keys');
+  await ensureServiceKeys(keysDirectory);
+  return {
+    home,
+    keysDirectory,
+    bootstrapKeyFile: join(home, 'bootstrap.key'),
+    natsUrl: nats.url,
+    mongodbUrl: withDatabase(store.url, database),
+    ...(sandboxdEntry !== undefined && { sandboxdEntry }),
+  };
+}
+
+function platformProcess(
+  planned: PlannedProcess,
+  options: StartPlatformOptions,
+  facts: PlatformFacts,
+  addresses: PlatformAddresses,
+): PlatformProcess {
+  const { entry, env, home, ledger, onExit, progress, readyTimeoutMs, respawn = false } = options;
+  return new PlatformProcess({
+    services: planned.services,
+    respawn,
+    ...(progress && { progress }),
+    ...(onExit && { onExit }),
+    start: {
+      name: planned.name,
+      entry,
+      args: ['--services', planned.services.join(',')],
+      env: { ...processEnvironment(planned, facts, addresses), ...env },
+      readyUrl: `http://${addresses.management[planned.name]}/readyz`,
+      logFile: join(home, 'logs', `${planned.name}.log`),
+      ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
+      ...(ledger && { ledger }),
+    },
+  });
+}
+
+class LocalPlatform implements Platform {
+  readonly gatewayUrl: string;
+
+  constructor(
+    readonly processes: readonly PlatformProcess[],
+    private readonly addresses: PlatformAddresses,
+    readonly apiKey: string,
+    readonly apiKeyFile: string,
+  ) {
+    this.gatewayUrl = `http://${addresses.gateway}`;
+  }
+
+  get(name: string): PlatformProcess {
+    const found = this.processes.find((process) => process.name === name);
+    if (found) return found;
+    const names = this.processes.map((process) => process.name).join(', ');
+    throw new NotFoundError('process_unknown', `there is no process ${name} here; there are ${names}`);
+  }
+
+  managementUrl(name: string): string {
+    return `http://${this.addresses.management[this.get(name).name]}`;
+  }
+
+  async restart(name: string): Promise<void> {
+    await this.get(name).stop();
+    await this.get(name).start();
+  }
+
+  async stop(graceMs?: number): Promise<void> {
+    const isRunner = (process: PlatformProcess) => process.services.includes('agent-runner');
+    await Promise.all(this.processes.filter(isRunner).map((process) => process.stop(graceMs)));
+    await Promise.all(this.processes.filter((process) => !isRunner(process)).map((process) => process.stop(graceMs)));
+  }
+}
