@@ -22,3 +22,11 @@ export {
   type GrpcHandlers,
   type ServiceDefinition,
 } from './grpc/service-types';
+export { startTelemetry, type Telemetry } from './telemetry/telemetry';
+export { NatsBus, type BusListener, type NatsBusOptions } from './nats/nats-bus';
+export { MongoConnection, type MongoConnectionOptions } from './mongo/mongo-connection';
+export { mongoModule, MongoModule } from './mongo/mongo.module';
+export { type Check, type CheckKind, type HealthReport } from './management/health';
+export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
+export { Shutdown, type ShutdownOptions } from './shutdown';
+export { type RunningService, type ServiceShared, type StartService } from './service';

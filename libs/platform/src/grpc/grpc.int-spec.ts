@@ -98,12 +98,12 @@ describe('unary calls', () => {
     const client = await sessions({
       getState: async (request, context) => {
         seen = context;
-        return sessionsPb.GetStateResponse.fromPartial({ state: { stateJson: request.sessionId } });
+        return sessionsPb.GetStateResponse.fromPartial({ state: { json: request.sessionId } });
       },
     });
     const request = sessionsPb.GetStateRequest.fromPartial({ sessionId: 's1' });
     const response = await client.getState(request, { principal, requestId: 'req-1' });
-    expect(response).toMatchObject({ stateJson: 's1' });
+    expect(response).toMatchObject({ state: { json: 's1' } });
     expect(seen?.principal()).toEqual({ ...principal, requestId: 'req-1' });
     expect(seen?.hasGrant()).toBe(false);
     expect(() => seen?.grant()).toThrow(expect.objectContaining({ reason: 'grant_missing' }));
@@ -249,9 +249,7 @@ describe('run grants', () => {
 
 describe('server streams', () => {
   const page = (index: number, bytes = 0) =>
-    sessionsPb.ReadBlobResponse.fromPartial({
-      data: Buffer.alloc(bytes, index),
-    } as Partial<sessionsPb.ReadBlobResponse>);
+    sessionsPb.ReadBlobResponse.fromPartial({ chunk: Buffer.alloc(bytes, index) });
   const request = sessionsPb.ReadBlobRequest.fromPartial({});
 
   it('deliver what came before an error, then the error', async () => {

@@ -1,0 +1,32 @@
+import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+const SAMPLE_MS = 100;
+
+/** A registry of this process: Node's default metrics, build, and how late the event loop runs. */
+export class ProcessMetrics {
+  readonly registry = new Registry();
+  private readonly timer: NodeJS.Timeout;
+
+  constructor(version: string) {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry });
+    new Gauge({ name: 'margay_build_info', help: 'Always 1', labelNames: ['version'], registers }).set({ version }, 1);
+    const delay = new Histogram({
+      name: 'margay_event_loop_delay_seconds',
+      help: 'How much later than asked a timer fires',
+      buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
+      registers,
+    });
+    let expectedAt = performance.now() + SAMPLE_MS;
+    this.timer = setInterval(() => {
+      const now = performance.now();
+      delay.observe(Math.max(0, now - expectedAt) / 1000);
+      expectedAt = now + SAMPLE_MS;
+    }, SAMPLE_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+    this.registry.clear();
+  }
+}

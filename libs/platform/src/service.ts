@@ -1,0 +1,17 @@
+import type { Logger } from './logging/logger';
+import type { ManagementServer } from './management/management-server';
+import type { Telemetry } from './telemetry/telemetry';
+
+/** What one process shares among the services it hosts. */
+export interface ServiceShared {
+  logger: Logger;
+  management: ManagementServer;
+  telemetry?: Telemetry;
+}
+
+export interface RunningService {
+  close(): Promise<void>;
+}
+
+/** Each service package exports one function of this form, `start<Name>`. */
+export type StartService = (environment: NodeJS.ProcessEnv, shared: ServiceShared) => Promise<RunningService>;
