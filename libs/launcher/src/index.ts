@@ -37,3 +37,4 @@ export { ensureBootstrapKey, ensureServiceKeys } from './platform/keys';
 export { PlatformProcess } from './platform/platform-process';
 export { SERVICES, type PlatformMode, type ServiceName } from './platform/services';
 export { startPlatform, type Platform, type StartPlatformOptions } from './platform/start-platform';
+export { startCommandLine, type StartCommand } from './start/start';

@@ -30,6 +30,7 @@ export interface PlatformFacts {
   bootstrapKeyFile: string;
   natsUrl: string;
   mongodbUrl: string;
+  database?: string;
   sandboxdEntry?: string;
 }
 
@@ -45,8 +46,10 @@ export function processEnvironment(
     MARGAY_NATS_URL: facts.natsUrl,
     // Undefined also takes away what this process inherited.
     MARGAY_MONGODB_URL: usesStore ? facts.mongodbUrl : undefined,
+    ...(usesStore && facts.database !== undefined && { MARGAY_MONGODB_DATABASE: facts.database }),
     MARGAY_KEYS_DIR: facts.keysDirectory,
     MARGAY_BOOTSTRAP_KEY_FILE: planned.services.includes('session') ? facts.bootstrapKeyFile : undefined,
+    MARGAY_BOOTSTRAP_KEY: undefined,
     MARGAY_SANDBOX_DRIVER: 'process',
     MARGAY_SANDBOXD_ENTRY: facts.sandboxdEntry,
     MARGAY_GATEWAY_LISTEN: addresses.gateway,
@@ -64,11 +67,4 @@ function grpcEnvironment({ grpc }: PlatformAddresses): NodeJS.ProcessEnv {
     ];
   });
   return Object.fromEntries(entries);
-}
-
-/** Names the database in a connection URI that names none. */
-export function withDatabase(storeUrl: string, database: string): string {
-  const url = new URL(storeUrl);
-  if (url.pathname === '' || url.pathname === '/') url.pathname = `/${database}`;
-  return url.toString();
 }

@@ -1,15 +1,10 @@
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { NotFoundError } from '@margay/errors';
 import type { PidLedger } from '../processes/pid-ledger';
 import type { ProcessExit } from '../processes/supervised-process';
 import type { Progress } from '../progress';
-import {
-  allocateAddresses,
-  processEnvironment,
-  withDatabase,
-  type PlatformAddresses,
-  type PlatformFacts,
-} from './environment';
+import { allocateAddresses, processEnvironment, type PlatformAddresses, type PlatformFacts } from './environment';
 import { ensureBootstrapKey, ensureServiceKeys } from './keys';
 import { PlatformProcess } from './platform-process';
 import { planProcesses, type PlannedProcess, type PlatformMode } from './services';
@@ -23,7 +18,7 @@ export interface StartPlatformOptions {
   runners?: number;
   nats: { url: string };
   store: { url: string };
-  /** Database for a store URL without one; default `margay`. */
+  /** `MARGAY_MONGODB_DATABASE`; default: the services' own. One per test file keeps suites apart on one server. */
   database?: string;
   /** The margay bundle; runs with `--services a,b,c`. */
   entry: string;
@@ -39,6 +34,8 @@ export interface StartPlatformOptions {
   progress?: Progress;
   onExit?: (name: string, exit: ProcessExit) => void;
   ledger?: PidLedger;
+  /** Gives up a start that is not ready yet. */
+  signal?: AbortSignal;
 }
 
 export interface Platform {
@@ -65,25 +62,32 @@ export async function startPlatform(options: StartPlatformOptions): Promise<Plat
   const addresses = await allocateAddresses(plan, gatewayPort);
   const processes = plan.map((planned) => platformProcess(planned, options, facts, addresses));
   const platform = new LocalPlatform(processes, addresses, apiKey, facts.bootstrapKeyFile);
+  const giveUp = () => void platform.stop();
+  options.signal?.addEventListener('abort', giveUp, { once: true });
   try {
     await Promise.all(processes.map((process) => process.start()));
     return platform;
   } catch (error) {
     await platform.stop();
     throw error;
+  } finally {
+    options.signal?.removeEventListener('abort', giveUp);
   }
 }
 
 async function prepareHome(options: StartPlatformOptions): Promise<PlatformFacts> {
-  const { home, nats, store, database = 'margay', sandboxdEntry } = options;
+  const { home, nats, store, database, sandboxdEntry } = options;
   const keysDirectory = join(home, 'keys');
+  // Sandboxes run under other user ids and must get through to their workspaces; what is secret has modes of its own.
+  await mkdir(home, { recursive: true, mode: 0o711 });
   await ensureServiceKeys(keysDirectory);
   return {
     home,
     keysDirectory,
     bootstrapKeyFile: join(home, 'bootstrap.key'),
     natsUrl: nats.url,
-    mongodbUrl: withDatabase(store.url, database),
+    mongodbUrl: store.url,
+    ...(database !== undefined && { database }),
     ...(sandboxdEntry !== undefined && { sandboxdEntry }),
   };
 }

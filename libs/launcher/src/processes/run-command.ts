@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { UnavailableError } from '@margay/errors';
+import { endWithUs } from './children';
 
 export interface CommandOptions {
   env?: Readonly<NodeJS.ProcessEnv>;
@@ -24,6 +25,7 @@ export async function runCommand(
     timeout: timeoutMs,
     killSignal: 'SIGKILL',
   });
+  endWithUs(child, false);
   const output: string[] = [];
   const recent: string[] = [];
   const keep = (line: string) => {

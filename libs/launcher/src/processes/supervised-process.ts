@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CancelledError, UnavailableError } from '@margay/errors';
+import { endWithUs, signalQuietly } from './children';
 import { lastLines, openLog, readLog } from './log-file';
 import type { PidLedger } from './pid-ledger';
 
@@ -59,6 +60,7 @@ export async function startCommand(options: CommandProcessOptions): Promise<Supe
     detached: true,
     stdio: ['ignore', log.fd, log.fd],
   });
+  endWithUs(child, true);
   const supervised = new ChildSupervisor(child, options);
   try {
     await supervised.spawned();
@@ -179,15 +181,6 @@ class ChildSupervisor implements SupervisedProcess {
 
 export function describeExit(exit: ProcessExit | undefined): string {
   return exit?.signal ? `signal ${exit.signal}` : `exit code ${exit?.code ?? 'unknown'}`;
-}
-
-/** ESRCH only says that the process is gone already, which is what a signal is for. */
-export function signalQuietly(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }
 
 async function answersOk(url: string): Promise<boolean> {
