@@ -1,0 +1,106 @@
+import { readFile, readdir } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** Set in the environment of everything a call starts, so that what left its process group is still found. */
+export const CALL_MARKER = 'MARGAY_CALL_ID';
+
+const POLL_MS = 15;
+const KILL_ROUNDS_MS = 800;
+
+export interface ProcessFacts {
+  pid: number;
+  parent: number;
+  group: number;
+  session: number;
+  isZombie: boolean;
+}
+
+/** Every process this one can see; empty where there is no /proc. */
+export async function listProcesses(): Promise<ProcessFacts[]> {
+  const names = await readdir('/proc').catch(() => []);
+  const all = await Promise.all(names.filter((name) => /^\d+$/.test(name)).map(factsOf));
+  return all.filter((facts) => facts !== undefined);
+}
+
+async function factsOf(pid: string): Promise<ProcessFacts | undefined> {
+  const text = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => undefined);
+  // The name in parentheses may hold spaces and parentheses.
+  const fields = text?.slice(text.lastIndexOf(')') + 2).split(' ');
+  if (!fields) return undefined;
+  const [state, parent, group, session] = fields;
+  return {
+    pid: Number(pid),
+    parent: Number(parent),
+    group: Number(group),
+    session: Number(session),
+    isZombie: state === 'Z' || state === 'X',
+  };
+}
+
+export interface TreeRoot {
+  /** The leader of the group. */
+  pid: number;
+  /** Value of `MARGAY_CALL_ID` in the environment of its descendants. */
+  marker: string;
+}
+
+/** Living members of a call's tree: its group and session, all descendants, and whoever carries its mark. */
+export async function treeMembers(root: TreeRoot): Promise<number[]> {
+  const processes = (await listProcesses()).filter((facts) => !facts.isZombie && facts.pid !== process.pid);
+  const members = new Set<number>();
+  for (const facts of processes) {
+    const isOwn = facts.pid === root.pid || facts.group === root.pid || facts.session === root.pid;
+    if (isOwn || (await carriesMark(facts.pid, root.marker))) members.add(facts.pid);
+  }
+  let grown = true;
+  while (grown) {
+    const children = processes.filter((facts) => members.has(facts.parent) && !members.has(facts.pid));
+    for (const facts of children) members.add(facts.pid);
+    grown = children.length > 0;
+  }
+  return [...members];
+}
+
+async function carriesMark(pid: number, marker: string): Promise<boolean> {
+  // Unreadable environments belong to other users.
+  const environment = await readFile(`/proc/${pid}/environ`, 'latin1').catch(() => '');
+  return `\0${environment}`.includes(`\0${CALL_MARKER}=${marker}\0`);
+}
+
+/** TERM, then KILL after `graceMs`, to a call's whole tree; resolves when nothing of it lives. */
+export async function killTree(root: TreeRoot, graceMs: number): Promise<void> {
+  const graceEnds = performance.now() + graceMs;
+  let members = await signalTree(root, 'SIGTERM');
+  while (members.length > 0 && performance.now() < graceEnds) {
+    await delay(POLL_MS);
+    members = await treeMembers(root);
+  }
+  // A fork bomb grows between two looks: repeat until nothing is found.
+  const killEnds = performance.now() + KILL_ROUNDS_MS;
+  while (members.length > 0 && performance.now() < killEnds) {
+    await signalTree(root, 'SIGKILL');
+    await delay(POLL_MS);
+    members = await treeMembers(root);
+  }
+}
+
+async function signalTree(root: TreeRoot, signal: NodeJS.Signals): Promise<number[]> {
+  send(-root.pid, signal);
+  const members = await treeMembers(root);
+  for (const pid of members) {
+    send(pid, signal);
+    // A stopped process takes TERM only when it goes on.
+    if (signal === 'SIGTERM') send(pid, 'SIGCONT');
+  }
+  return members;
+}
+
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    // It ended by itself, or changed its user.
+    if (code !== 'ESRCH' && code !== 'EPERM') throw error;
+  }
+}
