@@ -1,1 +1,50 @@
-export {};
+export {
+  AbortedError,
+  AlreadyExistsError,
+  CancelledError,
+  DeadlineExceededError,
+  FailedPreconditionError,
+  InternalError,
+  InvalidArgumentError,
+  MargayError,
+  NotFoundError,
+  PermissionDeniedError,
+  ResourceExhaustedError,
+  UnauthenticatedError,
+  UnavailableError,
+  UnimplementedError,
+  isMargayError,
+  type ErrorCode,
+  type HttpFacts,
+} from '@margay/errors';
+export type { EventPayloads } from '@margay/contracts';
+export { MargayClient } from './margay-client';
+export { Session, type Binding, type EventsOptions, type QueryOptions } from './session';
+export { type CreateOptions, type ListOptions } from './sessions';
+export { Run, type ResultOptions, type RunStreamOptions } from './run';
+export { statusOf, type RunResult } from './run-outcome';
+export { type ConnectionChange, type StreamOptions } from './event-stream';
+export { type Cursor } from './position';
+export {
+  type DeltaEvent,
+  type EventOf,
+  type EventType,
+  type MargayEvent,
+  type SessionStateItem,
+  type StreamItem,
+  type UnknownEvent,
+} from './events';
+export {
+  type EventPage,
+  type Models,
+  type Project,
+  type SessionState,
+  type SessionStatus,
+  type SessionSummary,
+  type Termination,
+  type Tool,
+  type Usage,
+} from './records';
+export { type ClientOptions, type RequestOptions } from './options';
+export { type Call } from './transport';
+export { type Clock } from './clock';

@@ -17,4 +17,5 @@ export {
   errorOf,
   isMargayError,
   type ErrorOptions,
+  type HttpFacts,
 } from './margay-error';

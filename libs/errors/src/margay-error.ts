@@ -2,8 +2,21 @@ import { CODES, httpStatus, type ErrorCode } from './codes';
 
 const BRAND = Symbol.for('margay.error');
 
+/** What an HTTP client knows of the exchange that failed; set by `@margay/client` only. */
+export interface HttpFacts {
+  method: string;
+  /** Without the query string. */
+  path: string;
+  /** Absent where no answer came. */
+  status?: number;
+  requestId?: string;
+  /** The answer's body, parsed if it was JSON. */
+  body?: unknown;
+}
+
 export interface ErrorOptions {
   cause?: unknown;
+  http?: HttpFacts;
   /** Open facts for the caller, e.g. `{ errors: [{ loc, msg, type }] }`; never secrets. */
   details?: Record<string, unknown>;
   retryAfterMs?: number;
@@ -17,6 +30,7 @@ export class MargayError extends Error {
   readonly [BRAND] = true;
   readonly details?: Record<string, unknown>;
   readonly retryAfterMs?: number;
+  readonly http?: HttpFacts;
 
   constructor(
     readonly code: ErrorCode,
@@ -29,6 +43,7 @@ export class MargayError extends Error {
     this.name = new.target.name;
     if (options.details) this.details = options.details;
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+    if (options.http) this.http = options.http;
   }
 
   get retryable(): boolean {

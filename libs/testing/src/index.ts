@@ -18,3 +18,5 @@ export {
   type RecordedRequest,
   type ScriptedModelOptions,
 } from './scripted-model/scripted-model-server';
+export { FakeGateway, type GatewayRequest, type Interceptor } from './gateway/fake-gateway';
+export { FakeSession, type StreamCut } from './gateway/fake-session';

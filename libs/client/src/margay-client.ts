@@ -1,0 +1,42 @@
+import { settingsOf, type ClientOptions, type RequestOptions } from './options';
+import type { Models, Project, Tool } from './records';
+import { requestOptions, Session } from './session';
+import { Sessions } from './sessions';
+import { Transport, type Call } from './transport';
+
+/** Typed access to one gateway. It holds no connection; making it sends nothing. */
+export class MargayClient {
+  readonly sessions: Sessions;
+  readonly #transport: Transport;
+
+  /** `INVALID_ARGUMENT` (`bad_options`) names a faulty option. */
+  constructor(options: ClientOptions) {
+    this.#transport = new Transport(settingsOf(options));
+    this.sessions = new Sessions(this.#transport);
+  }
+
+  session(id: string): Session {
+    return new Session(this.#transport, id);
+  }
+
+  async tools(options: RequestOptions & { project?: string } = {}): Promise<Tool[]> {
+    const call = { ...requestOptions(options), query: { project: options.project } };
+    return (await this.request<{ tools: Tool[] }>('GET', '/api/tools', call)).tools;
+  }
+
+  async projects(options: RequestOptions = {}): Promise<Project[]> {
+    return (await this.request<{ projects: Project[] }>('GET', '/api/projects', options)).projects;
+  }
+
+  models(options: RequestOptions = {}): Promise<Models> {
+    return this.request('GET', '/api/models', options);
+  }
+
+  /**
+   * Any other route. Repeated after a network failure, 429, 502, 503 or 504 if the method, an `idempotencyKey` or
+   * `repeatable` makes that safe. `path` begins with a slash; put parameters into `query`.
+   */
+  request<T = unknown>(method: string, path: string, call: Call = {}): Promise<T> {
+    return this.#transport.request<T>(method, path, call);
+  }
+}

@@ -1,0 +1,61 @@
+import type { SessionState, SessionStatus, SessionSummary, ToolDescriptor } from '@margay/contracts';
+import type { MargayEvent } from './events';
+
+export type { SessionState, SessionStatus, SessionSummary };
+
+/** One page of `events()`, with the state of the session now. */
+export interface EventPage extends SessionState {
+  session_id: string;
+  events: MargayEvent[];
+}
+
+export interface Termination {
+  session_id: string;
+  status: 'terminated';
+  terminated_at: string;
+  cancelled_triggers: number;
+}
+
+/** One row of `tools()`; the rest of the descriptor is the server's own. */
+export type Tool = Pick<
+  ToolDescriptor,
+  | 'tool_id'
+  | 'name'
+  | 'kind'
+  | 'enabled'
+  | 'description'
+  | 'disabled_reason'
+  | 'server'
+  | 'scope'
+  | 'requires_capability'
+>;
+
+export interface Project {
+  name: string;
+  path: string;
+  description: string;
+  available: boolean;
+  source: 'config' | 'managed';
+  project_id?: string;
+  is_worktree?: boolean;
+  parent_project_id?: string;
+  branch?: string;
+  repo?: { host: string; owner: string; name: string };
+  aliases?: string[];
+}
+
+export interface Models {
+  models: string[];
+  default: string;
+  capabilities: Record<string, { supports_vision?: boolean }>;
+}
+
+/** Token counts of one run, all its agents together. */
+export interface Usage {
+  calls: number;
+  input_tokens: number;
+  output_tokens: number;
+  cache_creation_input_tokens: number;
+  cache_read_input_tokens: number;
+  reasoning_output_tokens: number;
+}
