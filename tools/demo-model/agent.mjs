@@ -32,10 +32,13 @@ export function decide(messages, toolNames) {
 /** The newest message a rule fits wins; what came in while the run was working is acknowledged either way. */
 function chooseTasks(turn) {
   const said = [...turn.requests, ...turn.steering];
-  const newest = said.findLast((text) => findTasks(text) !== undefined);
+  const newest = turn.steering.findLast(isWork) ?? turn.requests.findLast((text) => findTasks(text) !== undefined);
   const tasks = newest === undefined ? [{ kind: 'unknown', text: oneLine(said.at(-1) ?? '', 200) }] : findTasks(newest);
   return { tasks, notes: turn.steering.map((text) => acknowledge(text, newest)).join('\n\n') };
 }
+
+/** Thanks and greetings that come in meanwhile do not replace what is being worked on. */
+const isWork = (text) => findTasks(text)?.some((task) => task.kind !== 'talk' || task.isAsked) ?? false;
 
 function acknowledge(text, followed) {
   const quote = `While I was working you wrote: “${oneLine(text, 200)}”.`;

@@ -1,5 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import OpenAI from 'openai';
 import { ALL_TOOLS, bind, DemoSession, SIGNATURE, startDemoModel, stop } from './session.testing.ts';
 import { FakeWorkspace } from './workspace.testing.ts';
@@ -117,6 +119,8 @@ describe('changing a value', () => {
     ],
     ['change items to [1] in a.toml', 'a.toml', '# items = [0]\nitems = [1, 2]', '# items = [0]\nitems = [1]'],
     ['replace "old words" with "new $& words" in notes.txt', 'notes.txt', 'a\nsome old words', 'a\nsome new $& words'],
+    ['change a to 2 in c.env and tell me why, please', 'c.env', 'a=1', 'a=2'],
+    ['set name to "a and b" in d.py', 'd.py', "name = 'x'", "name = 'a and b'"],
     ['change a to 2 in b.js', 'b.js', 'f({ a: 1 });\nf({ a: 1 });\nlast', 'f({ a: 2 });\nf({ a: 1 });\nlast'],
   ])('understands “%s”', async (text, path, before, after) => {
     const { workspace, session: demo } = session(new Map([[path, `${before}\n`]]));
@@ -205,7 +209,7 @@ describe('writing, reading, running', () => {
 
   it.each([
     ['package.json', 'npm test'],
-    ['tests/test_shop.py', 'python3 -m unittest discover'],
+    ['tests/test_shop.py', 'python3 -m unittest discover tests'],
     ['go.mod', 'go test ./...'],
   ])('finds from %s that the tests are run by “%s”', async (path, command) => {
     const { workspace, session: demo } = session(new Map([[path, 'x']]));
@@ -213,11 +217,44 @@ describe('writing, reading, running', () => {
     expect(workspace.calls[1]?.arguments).toEqual({ command });
   });
 
+  it('prefers the command that the README states', async () => {
+    const files = new Map([
+      ['README.md', 'Tests: run them with `make check` or `npm run test:all -- -v`.'],
+      ['package.json', '{}'],
+    ]);
+    const { workspace, session: demo } = session(files);
+    await demo.ask('run the tests');
+    expect(workspace.calls.at(-1)?.arguments).toEqual({ command: 'npm run test:all -- -v' });
+  });
+
   it('does one task after the other when the message says so', async () => {
     const { workspace, session: demo } = session(shop());
     const answer = await demo.ask('Create a.txt with "hi, then bye" and then read a.txt, then run `cat a.txt`');
     expect(names(workspace)).toEqual(['aider_list_dir_tool', 'aider_edit_block_tool', 'read_file', 'aider_shell_tool']);
     expect(answer).toMatch(/Created `a\.txt`[\s\S]*\*\*a\.txt\*\* has 1 line[\s\S]*`cat a\.txt` succeeded/);
+  });
+});
+
+describe('the sample workspace', () => {
+  const root = join(__dirname, '..', 'sample-workspace');
+  const sample = (): Map<string, string> =>
+    new Map(
+      readdirSync(root, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile() && !entry.parentPath.includes('__pycache__'))
+        .map((entry) => join(entry.parentPath, entry.name))
+        .map((path) => [relative(root, path), readFileSync(path, 'utf8')]),
+    );
+
+  it('is described, changed and tested as its README says', async () => {
+    const { workspace, session: demo } = session(sample());
+    const answer = await demo.ask('What is this workspace?');
+    expect(answer).toContain(
+      'It is titled “Reading room”. It says: “A small booking service for the desks of a reading room.',
+    );
+    expect(answer).toContain('It begins: “Limits of the reading room.');
+    expect(await demo.ask('Read config.py and change session_daily_limit to 20')).toContain('from `10` to `20`');
+    await demo.ask('Run the tests.');
+    expect(workspace.calls.at(-1)?.arguments).toEqual({ command: 'python3 -m unittest discover tests' });
   });
 });
 
@@ -231,14 +268,12 @@ describe('conversations', () => {
     expect(await demo.ask('change session_daily_limit to 30 in config.py')).toContain('from `20` to `30`');
   });
 
-  it('acknowledges a message that came in while it worked and holds no task', async () => {
+  it.each(['please be brief', 'thanks, be brief'])('acknowledges “%s” that came in while it worked', async (text) => {
     const { workspace, session: demo } = session(shop());
-    const answer = await demo.ask('read config.py', (step) =>
-      step === 1 ? [{ role: 'user', content: 'please be brief' }] : [],
-    );
+    const answer = await demo.ask('read config.py', (step) => (step === 1 ? [{ role: 'user', content: text }] : []));
     expect(names(workspace)).toEqual(['read_file']);
     expect(answer).toContain(
-      'While I was working you wrote: “please be brief”. I know no task in that, so it changed nothing.',
+      `While I was working you wrote: “${text}”. I know no task in that, so it changed nothing.`,
     );
   });
 

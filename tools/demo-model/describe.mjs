@@ -83,8 +83,16 @@ function describeCode(lines) {
   const defined =
     names.length > 0 &&
     `It defines ${list(names.slice(0, 8).map(code))}${names.length > 8 ? ` and ${names.length - 8} more` : ''}.`;
-  const parts = [defined, describeSettings(lines)].filter(Boolean);
+  const opening = openingComment(lines);
+  const parts = [opening && `It begins: “${oneLine(opening, 200)}”`, defined, describeSettings(lines)].filter(Boolean);
   return parts.length > 0 ? parts.join(' ') : describePlain(lines);
+}
+
+/** The first line of what the author put on top: a docstring or a comment, but no `#!` line. */
+function openingComment(lines) {
+  const first = lines.find(({ text }) => text.trim() !== '' && !text.startsWith('#!'));
+  const match = /^\s*(?:"""|\'\'\'|\/\*\*?|\/\/|#)\s*(.*?)\s*(?:"""|\'\'\'|\*\/)?$/.exec(first?.text ?? '');
+  return match?.[1] || undefined;
 }
 
 function describeSettings(lines) {

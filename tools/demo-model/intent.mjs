@@ -66,12 +66,23 @@ function changeTask(text) {
       text,
     );
   if (!match) return undefined;
-  const [, , key, , rest] = match;
-  const ending = /\s+in\s+(\S+)$/i.exec(trimEnd(rest));
-  const path =
-    findPaths(match[3] ?? '')[0] ?? findPaths(ending?.[1] ?? '')[0] ?? findPaths(text.slice(0, match.index))[0];
-  const value = ending && findPaths(ending[1]).length > 0 ? trimEnd(rest).slice(0, ending.index) : trimEnd(rest);
-  return path ? { kind: 'change', path, key, value: value.trim() } : undefined;
+  const [, , key, place, rest] = match;
+  const { value, after } = splitValue(rest);
+  const path = [place ?? '', after, text.slice(0, match.index)].flatMap(findPaths)[0];
+  return path ? { kind: 'change', path, key, value } : undefined;
+}
+
+/** A quoted value is taken whole; a bare one ends at `in FILE`, or where the sentence goes on. */
+function splitValue(text) {
+  const quoted = /^\s*(["'`])[\s\S]*?\1(?=[\s.,;!]|$)/.exec(text)?.[0];
+  const bare = text.split(/\n|,?\s+(?:and|so|because|please|thanks)\b|[.;!]\s+/)[0];
+  const ending = /\s+in\s+(\S+)$/i.exec(trimEnd(bare));
+  const isFile = ending !== null && findPaths(ending[1]).length > 0;
+  const value = quoted ?? (isFile ? bare.slice(0, ending.index) : bare);
+  return {
+    value: quoted ? value.trim() : trimEnd(value),
+    after: /^\s*in\s+(\S+)/i.exec(text.slice(value.length))?.[1] ?? '',
+  };
 }
 
 function writeTask(text) {
@@ -122,9 +133,7 @@ function lookTask(text) {
 }
 
 function talkTask(text) {
-  return /\b(?:hello|hi|hey|good (?:morning|evening|day)|who are you|what are you|what can you do|help|thanks?|thank you)\b/i.test(
-    text,
-  )
-    ? { kind: 'talk' }
-    : undefined;
+  const isAsked = /\bsay (?:hello|hi)\b|\b(?:who|what) are you\b|\bwhat can you do\b/i.test(text);
+  const isPolite = /\b(?:hello|hi|hey|good (?:morning|evening|day)|help|thanks?|thank you)\b/i.test(text);
+  return isAsked || isPolite ? { kind: 'talk', isAsked } : undefined;
 }

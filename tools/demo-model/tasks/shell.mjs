@@ -1,3 +1,4 @@
+import { fileLines } from '../results.mjs';
 import { code, count, fence, oneLine, tail } from '../text.mjs';
 import { lacking } from '../toolbox.mjs';
 
@@ -8,36 +9,51 @@ export function* run({ command }, tools) {
   return reportCommand(command, result);
 }
 
-/** Finds out from the listing how this workspace runs its tests, and runs them. */
+/** Finds out from the README, else from the listing, how this workspace runs its tests, and runs them. */
 export function* test(_, tools) {
   if (!tools.has('shell')) return `${lacking('shell')}, so I did not run the tests.`;
-  if (!tools.has('list'))
-    return `${lacking('list')}, so I cannot tell how the tests are run. Name the command, as in “run ${code('make test')}”.`;
+  if (!tools.has('list')) return `${lacking('list')}, so I cannot tell how the tests are run. ${NAME_IT}`;
   const [listing] = yield { say: 'Looking how the tests are run here.', calls: [tools.list('.')] };
   if (listing.kind !== 'dir') return `Listing the workspace gave no files, but: “${oneLine(listing.text, 300)}”`;
-  const found = testCommand(listing.entries ?? []);
+  const entries = listing.entries ?? [];
+  const found = (yield* statedCommand(entries, tools)) ?? customaryCommand(entries);
   if (!found)
-    return `Among ${count(listing.entries.length, 'file')} I found nothing that tells how the tests are run. Name the command, as in “run ${code('make test')}”.`;
-  const [result] = yield {
-    say: `${code(found.because)} suggests ${code(found.command)}; running it.`,
-    calls: [tools.shell(found.command)],
-  };
+    return `Among ${count(entries.length, 'file')} I found nothing that tells how the tests are run. ${NAME_IT}`;
+  const [result] = yield { say: found.say, calls: [tools.shell(found.command)] };
   return reportCommand(found.command, result);
 }
 
-const COMMANDS = [
+const NAME_IT = 'Name the command, as in “run `make test`”.';
+const COMMAND =
+  /^(?:\$ )?((?:python3?|pytest|npm|npx|pnpm|yarn|node|go|cargo|make|mvn|gradle|bundle|tox|\.\/[\w.-]+) [^\n]*\btests?\b[^\n]*|pytest[^\n]*)$/;
+
+/** The first command in the README that mentions tests. */
+function* statedCommand(entries, tools) {
+  const readme = entries.find((entry) => /^readme(?:\.\w+)?$/i.test(entry));
+  if (!readme || !tools.has('read')) return undefined;
+  const [result] = yield { say: `Reading ${code(readme)}, which may say how.`, calls: [tools.read(readme)] };
+  for (const { number, text } of fileLines(result)) {
+    const candidates = [text.trim(), ...[...text.matchAll(/`([^`]+)`/g)].map((match) => match[1])];
+    const command = candidates.map((candidate) => COMMAND.exec(candidate)?.[1]).find(Boolean);
+    if (command) return { command, say: `Line ${number} of ${code(readme)} says ${code(command)}; running it.` };
+  }
+  return undefined;
+}
+
+const CUSTOMS = [
   [/^package\.json$/, 'npm test'],
   [/^go\.mod$/, 'go test ./...'],
   [/^Cargo\.toml$/, 'cargo test'],
   [/^(?:pytest\.ini|conftest\.py|tests?\/conftest\.py)$/, 'python3 -m pytest -q'],
-  [/^(?:.*\/)?test_\w+\.py$/, 'python3 -m unittest discover'],
+  [/^tests\/test_\w+\.py$/, 'python3 -m unittest discover tests'],
+  [/^test_\w+\.py$/, 'python3 -m unittest discover'],
   [/^Makefile$/, 'make test'],
 ];
 
-function testCommand(entries) {
-  for (const [pattern, command] of COMMANDS) {
+function customaryCommand(entries) {
+  for (const [pattern, command] of CUSTOMS) {
     const because = entries.find((entry) => pattern.test(entry));
-    if (because) return { because, command };
+    if (because) return { command, say: `${code(because)} suggests ${code(command)}; running it.` };
   }
   return undefined;
 }
