@@ -58,7 +58,8 @@ function callsIn(messages) {
 
 function parseArguments(text) {
   try {
-    return JSON.parse(text || '{}');
+    const value = JSON.parse(text || '{}');
+    return typeof value === 'object' && value !== null ? value : { malformed: text };
   } catch (error) {
     if (error instanceof SyntaxError) return { malformed: text };
     throw error;
