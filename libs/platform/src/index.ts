@@ -13,6 +13,7 @@ export { mayAssert, systemPrincipal, type TokenKind } from './auth/entitlements'
 export { generateKeys, Trust } from './auth/key-files';
 export { KeyRing, type KeyRingOptions } from './auth/key-ring';
 export { GrpcServer, type GrpcServerOptions, type ServeOptions } from './grpc/grpc-server';
+export { startGrpcApplication, type GrpcApplicationOptions } from './grpc/grpc-application';
 export { grpcClient, type GrpcClientOptions } from './grpc/grpc-client';
 export {
   audienceOf,

@@ -45,9 +45,18 @@ function readVariable(name: string, env: NodeJS.ProcessEnv, schema: z.ZodObject,
 
 // Only the schema's own description is shown: messages of checks could quote the value.
 function explain(schema: z.ZodObject, name: string, isMissing: boolean): string {
-  const field = schema.shape[name] as { description?: string } | undefined;
+  const description = descriptionOf(schema.shape[name] as Described | undefined);
   const what = isMissing ? 'missing' : 'not usable';
-  return field?.description ? `${what}: ${field.description}` : what;
+  return description ? `${what}: ${description}` : what;
+}
+
+interface Described {
+  description?: string;
+  unwrap?: () => Described;
+}
+
+function descriptionOf(field: Described | undefined): string | undefined {
+  return field && (field.description ?? descriptionOf(field.unwrap?.()));
 }
 
 function deepFreeze<T>(value: T): T {

@@ -51,11 +51,18 @@ type AnyHandler = (input: unknown, context: CallContext) => unknown;
  */
 export class GrpcServer {
   private readonly server: Server;
+  private serving = false;
 
   constructor(private readonly options: GrpcServerOptions) {
     this.server = new Server(serverOptions(options));
   }
 
+  /** True between start and close. */
+  get isServing(): boolean {
+    return this.serving;
+  }
+
+  /** Handlers may be a plain object or an instance of a class with these methods. */
   add<D extends ServiceDefinition>(
     definition: D,
     handlers: GrpcHandlers<D>,
@@ -63,7 +70,7 @@ export class GrpcServer {
   ): this {
     const implementation: Record<string, UntypedHandleCall> = {};
     for (const [key, method] of Object.entries(definition.methods)) {
-      const handler = (handlers as Record<string, AnyHandler>)[key] as AnyHandler;
+      const handler = ((handlers as Record<string, AnyHandler>)[key] as AnyHandler).bind(handlers);
       const serve = this.guard(definition, method, anonymous.includes(key));
       implementation[key] = adapt(method, handler, serve);
     }
@@ -77,14 +84,18 @@ export class GrpcServer {
     return new Promise((resolve, reject) => {
       this.server.bindAsync(listen, ServerCredentials.createInsecure(), (cause, port) => {
         if (cause)
-          reject(new UnavailableError('listen_failed', `Cannot listen on ${listen}; is the port taken?`, { cause }));
-        else resolve({ port });
+          return reject(
+            new UnavailableError('listen_failed', `Cannot listen on ${listen}; is the port taken?`, { cause }),
+          );
+        this.serving = true;
+        resolve({ port });
       });
     });
   }
 
   /** Refuses new calls, lets running ones finish for `graceMs`, then cuts them. */
   async close(graceMs = 5_000): Promise<void> {
+    this.serving = false;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(() => this.server.forceShutdown(), graceMs);
       this.server.tryShutdown(() => {

@@ -17,7 +17,7 @@ export function serializeError(error: unknown, depth = 0): SerializedError {
   const line: SerializedError = { type: error.name, message: error.message };
   const isExpected = isMargayError(error) && error.code !== 'INTERNAL';
   if (isMargayError(error)) Object.assign(line, { code: error.code, reason: error.reason });
-  else if ('code' in error) line.code = String(error.code);
+  else if ('code' in error && error.code !== undefined) line.code = String(error.code);
   if (!isExpected && error.stack) line.stack = error.stack;
   if (error.cause instanceof Error && depth < MAX_CAUSES) line.cause = serializeError(error.cause, depth + 1);
   return line;

@@ -8,7 +8,8 @@ export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export interface LoggerOptions {
-  service: string;
+  /** Left out by a process that hosts several services, which bind it by child loggers. */
+  service?: string;
   level?: LogLevel;
   /** Random per process start. */
   instance?: string;
@@ -23,7 +24,11 @@ export function createLogger(options: LoggerOptions): Logger {
   return pino(
     {
       level: pinoLevel(options.level ?? 'info'),
-      base: { service: options.service, instance: options.instance, version: options.version },
+      base: {
+        ...(options.service && { service: options.service }),
+        instance: options.instance,
+        version: options.version,
+      },
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: (error: unknown) => serializeError(error), error: (error: unknown) => serializeError(error) },
       formatters: { level: (label) => ({ level: label }), log: (fields) => scrubFields(fields) },

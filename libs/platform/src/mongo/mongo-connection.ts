@@ -1,5 +1,6 @@
+import * as os from 'node:os';
 import { UnavailableError } from '@margay/errors';
-import { createConnection, type Connection, type ConnectOptions } from 'mongoose';
+import { ConnectionStates, createConnection, type Connection, type ConnectOptions } from 'mongoose';
 import type { Logger } from '../logging/logger';
 
 const RETRY_MS = 1_000;
@@ -22,6 +23,8 @@ const optionsFor = ({ database, name }: MongoConnectionOptions): ConnectOptions 
   autoIndex: false,
   autoCreate: false,
   serverSelectionTimeoutMS: SELECTION_TIMEOUT_MS,
+  // The driver would load it by a dynamic import, which neither jest nor a bundle needs to follow.
+  runtimeAdapters: { os },
 });
 
 /**
@@ -35,9 +38,7 @@ export class MongoConnection {
   private retry?: { timer: NodeJS.Timeout; wake: () => void };
 
   constructor(private readonly options: MongoConnectionOptions) {
-    this.connection.on('error', (error: unknown) =>
-      options.logger.warn({ err: error }, 'document store reports an error'),
-    );
+    this.connection.on('error', (error: unknown) => this.report(error));
   }
 
   /** Begins to open; use ready() to wait. */
@@ -62,8 +63,9 @@ export class MongoConnection {
 
   /** For readiness: one ping, bounded by the server selection time-out. */
   async ping(): Promise<void> {
-    if (this.connection.readyState !== 1 || !this.connection.db) throw storeUnavailable('is not connected');
-    await this.connection.db.command({ ping: 1 });
+    const { db, readyState } = this.connection;
+    if (!db || readyState !== ConnectionStates.connected) throw storeUnavailable('is not connected');
+    await db.command({ ping: 1 });
   }
 
   async close(): Promise<void> {
@@ -72,21 +74,26 @@ export class MongoConnection {
       clearTimeout(this.retry.timer);
       this.retry.wake();
     }
-    await this.connection.close(true);
+    // A connection that is just opening would first wait for a server; closing its client ends that.
+    if (this.connection.readyState === ConnectionStates.connecting) await this.connection.getClient().close();
     await this.opening;
+    await this.connection.destroy(true);
   }
 
   private async open(): Promise<void> {
-    for (let failures = 0; !this.isClosed; failures += 1) {
+    while (!this.isClosed) {
       try {
         await this.connection.openUri(this.options.url, optionsFor(this.options));
         return;
-      } catch (error) {
-        if (failures === 0 && !this.isClosed)
-          this.options.logger.warn({ err: error }, 'document store not reachable; trying on');
-        await this.pause();
+      } catch {
+        await this.pause(); // the connection's error event has told it
       }
     }
+  }
+
+  private report(error: unknown): void {
+    if (this.isClosed) return;
+    this.options.logger.warn({ err: error }, 'document store not reachable; trying again until it is');
   }
 
   private async pause(): Promise<void> {

@@ -1,0 +1,90 @@
+import { InternalError, NotFoundError } from '@margay/errors';
+import { createLogger, setLogLevel, type LogLevel } from './logger';
+
+const canary = 'canary-7f3a';
+const key = `mk_local_${'a'.repeat(32)}_${'S'.repeat(43)}`;
+
+function capture(level: LogLevel = 'debug') {
+  const lines: Record<string, unknown>[] = [];
+  const raw: string[] = [];
+  const write = (line: string) => {
+    raw.push(line);
+    lines.push(JSON.parse(line) as Record<string, unknown>);
+  };
+  return { logger: createLogger({ service: 'session', level, instance: 'i1', version: '1.2.3', write }), lines, raw };
+}
+
+describe('createLogger', () => {
+  it('writes one JSON line with service, instance, version, level word, time and bound fields', () => {
+    const { logger, lines } = capture();
+    logger.child({ tenantId: 'acme', sessionId: 's1' }).info({ runId: 's1:r1' }, 'run accepted');
+    expect(lines).toEqual([
+      expect.objectContaining({
+        level: 'info',
+        time: expect.stringMatching(/^\d{4}-.*Z$/),
+        service: 'session',
+        instance: 'i1',
+        version: '1.2.3',
+        tenantId: 'acme',
+        sessionId: 's1',
+        runId: 's1:r1',
+        msg: 'run accepted',
+      }),
+    ]);
+  });
+
+  it.each([
+    ['a secret field', { apiKey: canary }],
+    ['a header, whatever its spelling', { request: { headers: { 'X-API-KEY': canary } } }],
+    ['authorization deep inside', { a: { b: { c: [{ Authorization: canary }] } } }],
+    ['a prompt', { messages: [{ role: 'user', content: canary }] }],
+    ['tool input', { call: { tool: 'shell', input: { command: canary } } }],
+    ['a tool result', { result: canary }],
+    ['the query of an address', { url: `https://api.example.test/v1?ticket=${canary}` }],
+    ['the query of a path', { path: `/api/sessions?api_key=${canary}` }],
+    ['the password of an address', { target: `mongodb://margay:${canary}@127.0.0.1:27017/x` }],
+    ['a bearer token in a text', { note: `sent Bearer ${canary}${canary}` }],
+    ['an error message', { err: new Error(`GET https://example.test/x?key=${canary} failed`) }],
+    ['the details of an error', { err: new NotFoundError('x', 'x', { details: { key: canary } }) }],
+  ])('never shows %s', (_, fields) => {
+    const { logger, raw } = capture();
+    logger.error(fields, 'something happened');
+    expect(raw).toHaveLength(1);
+    expect(raw[0]).not.toContain(canary);
+  });
+
+  it('never shows a key, not even in the sentence or a bound field', () => {
+    const { logger, raw } = capture();
+    logger.child({ note: key }).warn(`key ${key} refused`);
+    expect(raw[0]).not.toContain('S'.repeat(43));
+    expect(raw[0]).toContain(`mk_local_${'a'.repeat(32)}`);
+  });
+
+  it('shows expected errors by code and reason, internal ones with stack and cause', () => {
+    const { logger, lines } = capture();
+    logger.info({ err: new NotFoundError('session_unknown', 'There is no session s1.') }, 'refused');
+    logger.error(
+      { err: new InternalError('internal', 'Broken.', { cause: new TypeError('x is undefined') }) },
+      'failed',
+    );
+    expect(lines[0]?.err).toEqual({
+      type: 'NotFoundError',
+      code: 'NOT_FOUND',
+      reason: 'session_unknown',
+      message: 'There is no session s1.',
+    });
+    expect(lines[1]?.err).toMatchObject({
+      stack: expect.stringContaining('logger.spec'),
+      cause: { type: 'TypeError', message: 'x is undefined' },
+    });
+  });
+
+  it('is silent at level off and changes its level while running', () => {
+    const { logger, lines } = capture('off');
+    logger.error('lost');
+    setLogLevel(logger, 'warn');
+    logger.info('lost too');
+    logger.warn('seen');
+    expect(lines.map(({ msg }) => msg)).toEqual(['seen']);
+  });
+});
