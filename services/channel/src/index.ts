@@ -1,1 +1,1 @@
-export {};
+export { startChannel } from './start-channel';

@@ -1,1 +1,1 @@
-export {};
+export { startIdeManager } from './start-ide-manager';

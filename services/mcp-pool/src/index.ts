@@ -1,1 +1,1 @@
-export {};
+export { startMcpPool } from './start-mcp-pool';
