@@ -1,1 +1,3 @@
-export {};
+export { startMargay, type MargayProcess, type ProcessOptions } from './margay-process';
+export { parseServices, SERVICE_NAMES, type ServiceName } from './service-names';
+export { STARTERS } from './starters';

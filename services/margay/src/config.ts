@@ -1,0 +1,12 @@
+import { LOG_LEVELS } from '@margay/platform';
+import { z } from 'zod';
+
+/** What the process itself needs; each service reads its own part of the environment. */
+export const ProcessConfig = z.object({
+  MARGAY_MANAGEMENT_LISTEN: z.string().regex(/:\d+$/).default('127.0.0.1:0').describe('host:port'),
+  MARGAY_LOG_LEVEL: z.enum(LOG_LEVELS).default('info').describe(LOG_LEVELS.join(', ')),
+  MARGAY_SHUTDOWN_LIMIT_SECONDS: z.coerce.number().positive().default(20).describe('seconds'),
+});
+
+/** The environment of this process, read here and nowhere else. */
+export const processEnvironment = (): NodeJS.ProcessEnv => process.env;

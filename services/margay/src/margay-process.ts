@@ -1,0 +1,72 @@
+import { randomBytes } from 'node:crypto';
+import { UnimplementedError } from '@margay/errors';
+import {
+  createLogger,
+  ManagementServer,
+  parseConfig,
+  Shutdown,
+  startTelemetry,
+  type Logger,
+  type StartService,
+} from '@margay/platform';
+import { ProcessConfig } from './config';
+import type { ServiceName } from './service-names';
+
+export interface ProcessOptions {
+  services: readonly ServiceName[];
+  starters: Partial<Record<ServiceName, StartService>>;
+  environment: NodeJS.ProcessEnv;
+  version: string;
+  /** Where log lines go instead of standard output. */
+  write?: (line: string) => void;
+}
+
+export interface MargayProcess {
+  managementPort: number;
+  logger: Logger;
+  /** Readiness turns false first, then everything closes, newest first, within the limit. */
+  stop(reason: string): Promise<void>;
+}
+
+/** Starts the named services in this process, around one management port. If one fails, the others are closed again. */
+export async function startMargay(options: ProcessOptions): Promise<MargayProcess> {
+  const { services, environment, version, write } = options;
+  const startedAt = performance.now();
+  const config = parseConfig(ProcessConfig, environment);
+  const instance = randomBytes(8).toString('hex');
+  const logger = createLogger({ level: config.MARGAY_LOG_LEVEL, instance, version, ...(write && { write }) });
+  const management = new ManagementServer({ listen: config.MARGAY_MANAGEMENT_LISTEN, logger, version });
+  const shutdown = new Shutdown({
+    logger,
+    limitMs: config.MARGAY_SHUTDOWN_LIMIT_SECONDS * 1000,
+    onBegin: () => management.setReady(false),
+  });
+  try {
+    const telemetry = await startTelemetry({ service: nameOf(services), environment });
+    shutdown.add('telemetry', () => telemetry.close());
+    const { port: managementPort } = await management.start();
+    shutdown.add('management', () => management.close());
+    for (const name of services) {
+      const service = await starterOf(name, options.starters)(environment, { logger, management, telemetry });
+      shutdown.add(name, () => service.close());
+    }
+    management.setReady(true);
+    logger.info({ services, managementPort, tookMs: Math.round(performance.now() - startedAt) }, 'margay is ready');
+    return { managementPort, logger, stop: (reason) => shutdown.run(reason) };
+  } catch (error) {
+    await shutdown
+      .run('start failed')
+      .catch((failure: unknown) => logger.error({ err: failure }, 'shutdown was not clean'));
+    throw error;
+  }
+}
+
+/** The name in traces: the service itself, or what it is together with others. */
+const nameOf = (services: readonly ServiceName[]) =>
+  services.length === 1 ? `margay-${services[0]}` : 'margay-control';
+
+function starterOf(name: ServiceName, starters: ProcessOptions['starters']): StartService {
+  const start = starters[name];
+  if (!start) throw new UnimplementedError('service_missing', `This build does not contain the service ${name}.`);
+  return start;
+}
