@@ -20,3 +20,4 @@ export {
 } from './scripted-model/scripted-model-server';
 export { FakeGateway, type GatewayRequest, type Interceptor } from './gateway/fake-gateway';
 export { FakeSession, type StreamCut } from './gateway/fake-session';
+export { QuickClock } from './gateway/quick-clock';

@@ -39,7 +39,7 @@ export class FakeGateway {
     '/api/models': { models: ['demo/scripted'], default: 'demo/scripted', capabilities: {} },
   };
   readonly apiKey = 'mk_local_test';
-  onRun: (session: FakeSession, text: string) => void = () => undefined;
+  onRun: (session: FakeSession, text: string) => unknown = () => undefined;
   readonly #answered = new Map<string, { body: string; answer: Answer }>();
 
   private constructor(

@@ -33,6 +33,10 @@ class Listener {
   end(): void {
     this.response.end();
   }
+
+  destroy(): void {
+    this.response.destroy();
+  }
 }
 
 /** A session of the fake gateway: its log as frame texts, its state, its listeners. */
@@ -114,6 +118,18 @@ export class FakeSession {
 
   get listeners(): number {
     return this.#listeners.size;
+  }
+
+  /** Resolves once somebody streams the session: deltas reach only those who listen. */
+  async listened(): Promise<this> {
+    while (!this.#listeners.size) await new Promise((resolve) => setImmediate(resolve));
+    return this;
+  }
+
+  /** Breaks every open connection off. */
+  dropStreams(): this {
+    for (const listener of this.#listeners.keys()) listener.destroy();
+    return this;
   }
 
   endStreams(): this {
