@@ -53,6 +53,8 @@ export const SessionSummary = z.object({
   terminated: z.boolean(),
   terminated_at: z.string().nullable(),
   projects: z.array(z.string()),
+  /** Tags that name this session; the command line finds it by them. */
+  tags: z.array(z.string()).optional(),
   blocked_code: z.string().optional(),
   failure_reason: z.string().optional(),
   models_tried: z.array(z.string()).optional(),
