@@ -32,7 +32,6 @@ interface Interest {
  */
 export class NatsBus {
   private connection?: NatsConnection;
-  private connecting?: Promise<void>;
   private isUp = false;
   private isClosed = false;
   private readonly interests = new Set<Interest>();
@@ -49,15 +48,11 @@ export class NatsBus {
    * `nats_version` if a server answers that is too old: those accept newer options silently and lose them.
    */
   async start(): Promise<void> {
-    this.connecting = this.connect();
-    const failure = this.connecting.then(
-      () => undefined,
-      (error: unknown) => error,
-    );
-    const waited = await within(failure, this.options.firstConnectWaitMs ?? FIRST_CONNECT_WAIT_MS);
-    if (waited.isLate)
-      this.options.logger.warn({ name: this.options.name }, 'NATS is not reachable yet; going on without it');
-    else if (waited.value) throw waited.value;
+    const connected = this.connect();
+    // Whoever waits gets the failure; later it is only in the log.
+    connected.catch(() => undefined);
+    const { isLate } = await within(connected, this.options.firstConnectWaitMs ?? FIRST_CONNECT_WAIT_MS);
+    if (isLate) this.options.logger.warn({ name: this.options.name }, 'NATS not reachable yet; going on without it');
   }
 
   /** Sends if connected, with the trace of the caller; drops it otherwise. */
@@ -197,16 +192,13 @@ function isNewEnough(version: string): boolean {
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms).unref());
 
-async function within<T>(
-  promise: Promise<T>,
-  limitMs: number,
-): Promise<{ isLate: false; value: T } | { isLate: true }> {
+async function within(promise: Promise<void>, limitMs: number): Promise<{ isLate: boolean }> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<{ isLate: true }>((resolve) => {
+  const late = new Promise<{ isLate: boolean }>((resolve) => {
     timer = setTimeout(() => resolve({ isLate: true }), limitMs);
   });
   try {
-    return await Promise.race([promise.then((value) => ({ isLate: false as const, value })), late]);
+    return await Promise.race([promise.then(() => ({ isLate: false })), late]);
   } finally {
     clearTimeout(timer);
   }
