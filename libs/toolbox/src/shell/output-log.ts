@@ -84,7 +84,7 @@ export class OutputLog {
       return { text: Buffer.concat(this.head).toString('utf8'), totalBytes: this.total, isComplete: true };
     }
     const head = wholeCharacters(Buffer.concat(this.head), 'start');
-    const tail = wholeCharacters(Buffer.concat(this.tail), 'end');
+    const tail = wholeCharacters(Buffer.concat(this.tail).subarray(-this.tailLimit), 'end');
     const omitted = this.total - head.length - tail.length;
     const where = this.file ? `; all ${this.fileBytes} bytes kept are in ${this.options.spillFile}` : '';
     const marker = `\n[... ${omitted} bytes of ${this.total} left out${where} ...]\n`;
@@ -103,6 +103,10 @@ export class OutputLog {
     const { file } = this;
     this.file = undefined;
     await file?.close();
+  }
+
+  private get tailLimit(): number {
+    return Math.ceil(this.memoryBytes * (1 - HEAD_SHARE));
   }
 
   private keepHead(bytes: Buffer): void {
@@ -142,7 +146,7 @@ export class OutputLog {
   }
 
   private keepTail(bytes: Buffer): void {
-    const limit = Math.ceil(this.memoryBytes * (1 - HEAD_SHARE));
+    const limit = this.tailLimit;
     // A copy, or a slice of a pooled chunk would keep the whole chunk.
     this.tail.push(Buffer.from(bytes.subarray(Math.max(0, bytes.length - limit))));
     this.tailBytes += this.tail.at(-1)?.length ?? 0;

@@ -38,8 +38,8 @@ async function factsOf(pid: string): Promise<ProcessFacts | undefined> {
 }
 
 export interface TreeRoot {
-  /** The leader of the group. */
-  pid: number;
+  /** The leader of the group; absent = only the mark is known. */
+  pid?: number;
   /** Value of `MARGAY_CALL_ID` in the environment of its descendants. */
   marker: string;
 }
@@ -49,7 +49,7 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
   const processes = (await listProcesses()).filter((facts) => !facts.isZombie && facts.pid !== process.pid);
   const members = new Set<number>();
   for (const facts of processes) {
-    const isOwn = facts.pid === root.pid || facts.group === root.pid || facts.session === root.pid;
+    const isOwn = root.pid !== undefined && [facts.pid, facts.group, facts.session].includes(root.pid);
     if (isOwn || (await carriesMark(facts.pid, root.marker))) members.add(facts.pid);
   }
   let grown = true;
@@ -85,7 +85,7 @@ export async function killTree(root: TreeRoot, graceMs: number): Promise<void> {
 }
 
 async function signalTree(root: TreeRoot, signal: NodeJS.Signals): Promise<number[]> {
-  send(-root.pid, signal);
+  if (root.pid !== undefined) send(-root.pid, signal);
   const members = await treeMembers(root);
   for (const pid of members) {
     send(pid, signal);

@@ -78,7 +78,7 @@ export class ShellHost {
     const late = delay(run.timeoutMs, 'timed_out' as const, { signal: timer.signal });
     try {
       const first = await Promise.race([exited, aborted, late]);
-      if (typeof first !== 'number') await killTree({ pid, marker: run.callId }, GRACE_MS);
+      if (typeof first !== 'number') await killTree({ pid, marker: run.callId }, graceOf(run.signal));
       await Promise.race([drained, delay(DRAIN_MS, undefined, { signal: timer.signal })]);
       if (first === 'aborted') run.signal.throwIfAborted();
       return typeof first === 'number'
@@ -95,6 +95,12 @@ interface Supervised {
   pid: number;
   exited: Promise<number>;
   drained: Promise<void>;
+}
+
+/** A canceller may name its own grace in the reason. */
+function graceOf(signal: AbortSignal): number {
+  const { graceMs } = (signal.reason ?? {}) as { graceMs?: unknown };
+  return typeof graceMs === 'number' ? Math.min(graceMs, GRACE_MS) : GRACE_MS;
 }
 
 function ignoreAbort(error: unknown): void {

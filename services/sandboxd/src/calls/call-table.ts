@@ -1,0 +1,164 @@
+import path from 'node:path';
+import type { EffectClass, sandboxdPb } from '@margay/contracts';
+import { AlreadyExistsError, UnavailableError } from '@margay/errors';
+import { recoverFiles, timeoutReason, type Toolbox } from '@margay/toolbox';
+import { LRUCache } from 'lru-cache';
+import type { Epoch, SandboxState } from '../grants/sandbox-state';
+import type { JournalRow, StoredResult } from '../journal/entries';
+import type { Journal } from '../journal/journal';
+import { Call, CallCancelled } from './call';
+import { storedResult, unknownResult } from './finished';
+
+export interface CallTableOptions {
+  journal: Journal;
+  state: SandboxState;
+  toolbox: Toolbox;
+  spillFolder: string;
+}
+
+export interface CallRequest {
+  callId: string;
+  toolId: string;
+  argsJson: string;
+  argHash: string;
+  effect: EffectClass;
+  timeoutMs: number;
+  ifUnchanged?: sandboxdPb.FileVersion | undefined;
+  runId: string;
+  epoch: Epoch;
+}
+
+/** Finished calls without side effect are remembered this many, for a stream that broke. */
+const REMEMBERED_PURE_CALLS = 64;
+const NO_TIMEOUT = 0;
+
+/** Runs each call at most once: finished → its stored result, running → the same process, unknown → a start. */
+export class CallTable {
+  private readonly running = new Map<string, { call: Call; request: CallRequest }>();
+  private readonly pure = new LRUCache<string, Call>({ max: REMEMBERED_PURE_CALLS });
+
+  constructor(private readonly options: CallTableOptions) {}
+
+  get runningCount(): number {
+    return this.running.size;
+  }
+
+  /** Decides what an earlier life of the daemon left open; before any call is served. */
+  async recover(): Promise<string[]> {
+    const rows = this.options.journal.unfinished();
+    for (const row of rows) await this.recoverRow(row);
+    return rows.map((row) => row.started.callId);
+  }
+
+  /** The call to follow. Synchronous up to the point where a repetition would find it. */
+  obtain(request: CallRequest): { call: Call; reattached: boolean } {
+    const { callId, argHash } = request;
+    const known = this.running.get(callId)?.call ?? this.pure.get(callId);
+    const row = this.options.journal.find(callId);
+    refuseOtherArguments(callId, argHash, known?.argHash ?? row?.started.argHash);
+    if (known) return { call: known, reattached: true };
+    if (row?.result) {
+      const call = new Call(argHash, this.spillFile(callId), () => this.options.journal.result(row));
+      return { call, reattached: true };
+    }
+    const call = new Call(argHash, this.spillFile(callId), (started) => this.run(started, request));
+    this.running.set(callId, { call, request });
+    return { call, reattached: false };
+  }
+
+  /** Ends a running call; resolves when nothing of it lives and its result is stored. */
+  async cancel(callId: string, graceMs: number): Promise<'not_found' | 'finished' | 'cancelled'> {
+    const running = this.running.get(callId);
+    if (!running) {
+      return this.pure.has(callId) || this.options.journal.find(callId) ? 'finished' : 'not_found';
+    }
+    running.call.stop(new CallCancelled('cancelled', graceMs));
+    await running.call.ended;
+    return 'cancelled';
+  }
+
+  /** Ends all running calls that `isMeant`. */
+  async endAll(graceMs: number, isMeant: (request: CallRequest) => boolean = () => true): Promise<void> {
+    const meant = [...this.running.values()].filter(({ request }) => isMeant(request));
+    for (const { call } of meant) call.stop(new CallCancelled('killed', graceMs));
+    await Promise.all(meant.map(({ call }) => call.ended));
+  }
+
+  private async run(call: Call, request: CallRequest): Promise<StoredResult> {
+    try {
+      const result = await this.runJournaled(call, request);
+      if (request.effect === 'pure') this.pure.set(request.callId, call);
+      return result;
+    } finally {
+      this.running.delete(request.callId);
+    }
+  }
+
+  private async runJournaled(call: Call, request: CallRequest): Promise<StoredResult> {
+    const { journal, state } = this.options;
+    if (request.effect === 'pure') return this.perform(call, request);
+    const { callId, argHash, toolId, effect, runId, epoch } = request;
+    await journal.started({ callId, argHash, toolId, effect, runId, ...epoch, at: Date.now() }).catch(journalFailed);
+    try {
+      // The epoch may have been raised while the disk worked: then nothing has run, and may run for the new owner.
+      state.assertCurrent(epoch);
+    } catch (error) {
+      await journal.forget([callId]);
+      throw error;
+    }
+    const result = await this.perform(call, request);
+    await journal.finished(callId, result).catch(journalFailed);
+    return result;
+  }
+
+  private async perform(call: Call, request: CallRequest): Promise<StoredResult> {
+    const { callId, toolId, timeoutMs, ifUnchanged } = request;
+    const late = (): void => call.stop(timeoutReason(toolId, timeoutMs));
+    const timer = timeoutMs > NO_TIMEOUT ? setTimeout(late, timeoutMs) : undefined;
+    try {
+      const args = parseArgs(request.argsJson);
+      const outcome = await this.options.toolbox.execute(toolId, args, {
+        callId,
+        signal: call.signal,
+        output: call.output,
+        onPrepared: (edit) => this.options.journal.prepared(callId, edit),
+        ...(ifUnchanged ? { ifUnchanged } : {}),
+      });
+      const reason: unknown = call.signal.reason;
+      const isKilled = reason instanceof CallCancelled && reason.kind === 'killed' && outcome.status === 'cancelled';
+      return storedResult(isKilled ? { ...outcome, status: 'killed' } : outcome);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  private async recoverRow(row: JournalRow): Promise<void> {
+    const { journal } = this.options;
+    const { callId, effect, toolId } = row.started;
+    if (effect === 'unkeyed') return journal.finished(callId, unknownResult(toolId));
+    // Nothing is written before it is prepared, so an unprepared keyed call may simply run again.
+    const state = row.prepared ? await recoverFiles(row.prepared.files) : 'untouched';
+    if (state === 'untouched') return journal.forget([callId]);
+    const outcome = state === 'applied' ? row.prepared?.outcome : undefined;
+    await journal.finished(callId, outcome ? storedResult(outcome) : unknownResult(toolId));
+  }
+
+  private spillFile(callId: string): string {
+    return path.join(this.options.spillFolder, `${callId.replace(/[^\w.-]/g, '_')}.txt`);
+  }
+}
+
+function refuseOtherArguments(callId: string, argHash: string, known: string | undefined): void {
+  if (known === undefined || known === argHash) return;
+  throw new AlreadyExistsError('call_args_mismatch', `Call ${callId} was made before with other arguments.`);
+}
+
+function parseArgs(argsJson: string): unknown {
+  return argsJson === '' ? {} : (JSON.parse(argsJson) as unknown);
+}
+
+function journalFailed(error: unknown): never {
+  throw new UnavailableError('journal_failed', 'The journal of the sandbox cannot be written; is its disk full?', {
+    cause: error,
+  });
+}

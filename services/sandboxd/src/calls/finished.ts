@@ -1,0 +1,27 @@
+import type { ToolOutcome } from '@margay/toolbox';
+import type { StoredResult } from '../journal/entries';
+
+/** The stored and sent form of an outcome; the result is always JSON, a plain text as a JSON string. */
+export function storedResult(outcome: ToolOutcome): StoredResult {
+  return {
+    status: outcome.status,
+    resultJson: JSON.stringify(outcome.result),
+    limitHit: outcome.limitHit ?? '',
+    changedFiles: outcome.changedFiles,
+    durationMs: outcome.durationMs,
+    unchanged: outcome.unchanged ?? false,
+    ...(outcome.exitCode === undefined ? {} : { exitCode: outcome.exitCode }),
+    ...(outcome.fileVersion === undefined ? {} : { fileVersion: outcome.fileVersion }),
+  };
+}
+
+/** Of a call whose daemon died between start and result nobody knows whether it took effect. */
+export function unknownResult(toolId: string): StoredResult {
+  return storedResult({
+    status: 'unknown',
+    result: `The sandbox restarted while '${toolId}' was running; whether it took effect is unknown. Look before you repeat it.`,
+    limitHit: 'restart',
+    changedFiles: [],
+    durationMs: 0,
+  });
+}

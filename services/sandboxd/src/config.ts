@@ -1,0 +1,52 @@
+import { z } from 'zod';
+
+const milliseconds = (fallback: number): z.ZodType<number> => z.coerce.number().int().min(0).default(fallback);
+const jsonList = z
+  .string()
+  .default('[]')
+  .transform((text): unknown => JSON.parse(text))
+  .pipe(z.array(z.string()));
+
+const Environment = z.object({
+  MARGAY_SANDBOX_ID: z.string().min(1),
+  /** `unix:/path` of the one socket. */
+  MARGAY_SANDBOX_LISTEN: z.string().startsWith('unix:'),
+  /** Public keys (SPKI PEM, one after the other) of whoever may sign grants. */
+  MARGAY_SANDBOX_TRUST_FILE: z.string(),
+  /** Journal, incarnation and highest epoch; outside the workspace. */
+  MARGAY_SANDBOX_STATE_DIR: z.string(),
+  MARGAY_SANDBOX_ROOT: z.string(),
+  MARGAY_SANDBOX_ALLOWED_ROOTS: jsonList,
+  /** Where output beyond the memory bound goes; readable by the file tools. */
+  MARGAY_SANDBOX_SPILL_DIR: z.string(),
+  MARGAY_SANDBOX_ISOLATION: z.enum(['bwrap', 'uid', 'none']),
+  /** The lowest epoch served from the start, when an earlier life of this sandbox saw it. */
+  MARGAY_SANDBOX_MIN_GENERATION: z.coerce.number().int().default(0),
+  MARGAY_SANDBOX_MIN_EPOCH: z.coerce.number().int().default(0),
+  /** Ends by itself after this long without a call, so that a lost owner leaves nothing behind. */
+  MARGAY_SANDBOX_IDLE_EXIT_MS: milliseconds(1_800_000),
+  MARGAY_SANDBOX_MEMORY_BYTES: z.coerce
+    .number()
+    .int()
+    .default(2 * 1024 ** 3),
+  MARGAY_SANDBOX_FILE_BYTES: z.coerce
+    .number()
+    .int()
+    .default(2 * 1024 ** 3),
+  /** 0 = no limit: where other processes share the user. */
+  MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().default(512),
+  MARGAY_SESSION_ID: z.string(),
+  PATH: z.string().optional(),
+  HOME: z.string().optional(),
+  LANG: z.string().optional(),
+  TZ: z.string().optional(),
+});
+export type SandboxdConfig = Readonly<z.infer<typeof Environment>>;
+
+/** Throws with the faulty names, never with values. */
+export function readConfig(environment: NodeJS.ProcessEnv): SandboxdConfig {
+  const parsed = Environment.safeParse(environment);
+  if (parsed.success) return Object.freeze(parsed.data);
+  const names = [...new Set(parsed.error.issues.map((issue) => String(issue.path[0])))];
+  throw new Error(`sandboxd cannot start: check ${names.join(', ')}.`);
+}

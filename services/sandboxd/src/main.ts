@@ -1,0 +1,22 @@
+import { readConfig } from './config';
+import { startSandboxd } from './sandboxd';
+
+const STOP_GRACE_MS = 1_000;
+
+/** One line on stdout tells the driver that the socket is open; faults go to stderr, which it keeps in a file. */
+async function main(): Promise<void> {
+  // Sockets and files of the sandbox are for its own user.
+  process.umask(0o077);
+  const daemon = await startSandboxd(readConfig(process.env));
+  process.umask(0o022);
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void daemon.close(STOP_GRACE_MS));
+  process.stdout.on('error', () => undefined); // the driver may be gone
+  process.stdout.write('ready\n');
+  await daemon.ended;
+  process.exit(0);
+}
+
+main().catch((error: unknown) => {
+  process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  process.exit(1);
+});

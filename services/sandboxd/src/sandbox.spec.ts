@@ -1,0 +1,269 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { SandboxGrant, sandboxdPb } from '@margay/contracts';
+import { isMargayError } from '@margay/errors';
+import { shellEnvironment } from '@margay/toolbox';
+import { Sandbox } from './sandbox';
+
+let folder: string;
+let sandbox: Sandbox;
+
+const open = (): Promise<Sandbox> =>
+  Sandbox.open({
+    stateFolder: path.join(folder, 'state'),
+    root: path.join(folder, 'workspace'),
+    allowedRoots: [],
+    spillFolder: path.join(folder, 'results'),
+    isolation: 'none',
+    environment: shellEnvironment({ PATH: process.env['PATH'] }, 's1'),
+    limits: {},
+  });
+
+const grantOf = (more: Partial<SandboxGrant> = {}): SandboxGrant => ({
+  v: 1,
+  sandboxId: 'sb1',
+  tenantId: 't1',
+  sessionId: 's1',
+  runId: 'r1',
+  storeGeneration: 0,
+  epoch: 1,
+  scope: ['execute', 'admin'],
+  ...more,
+});
+
+const shell = (command: string, more: Partial<sandboxdPb.ExecuteRequest> = {}): sandboxdPb.ExecuteRequest => ({
+  callId: 'c1',
+  toolId: 'aider_shell_tool',
+  argsJson: JSON.stringify({ command }),
+  argHash: command,
+  effect: 'unkeyed',
+  timeoutMs: 0,
+  fromOffset: 0,
+  incarnation: '',
+  ...more,
+});
+
+interface Heard {
+  reattached?: boolean;
+  output: string;
+  offsets: number[];
+  finished?: sandboxdPb.Finished;
+  wrongIncarnation?: string;
+}
+
+async function hear(
+  request: sandboxdPb.ExecuteRequest,
+  { grant = grantOf(), signal = new AbortController().signal, heard = { output: '', offsets: [] } as Heard } = {},
+): Promise<Heard> {
+  for await (const { message } of sandbox.execute(request, grant, signal)) {
+    if (message?.$case === 'started') heard.reattached = message.value.reattached;
+    if (message?.$case === 'finished') heard.finished = message.value;
+    if (message?.$case === 'wrongIncarnation') heard.wrongIncarnation = message.value.incarnation;
+    if (message?.$case !== 'output') continue;
+    heard.output += Buffer.from(message.value.bytes).toString();
+    heard.offsets.push(message.value.offset);
+  }
+  return heard;
+}
+
+const stdoutOf = (heard: Heard): string =>
+  (JSON.parse(heard.finished?.resultJson ?? '{}') as { stdout: string }).stdout;
+
+async function refusal(work: Promise<unknown>): Promise<string> {
+  return work.then(
+    () => 'accepted',
+    (error: unknown) => (isMargayError(error) ? `${error.code} ${error.reason}` : String(error)),
+  );
+}
+
+beforeEach(async () => {
+  folder = mkdtempSync(path.join(tmpdir(), 'margay-sandbox-'));
+  rmSync(path.join(folder, 'workspace'), { recursive: true, force: true });
+  await import('node:fs/promises').then((fs) => fs.mkdir(path.join(folder, 'workspace')));
+  sandbox = await open();
+});
+afterEach(async () => {
+  await sandbox.close(100);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('a call', () => {
+  it('streams its output and returns the stored result when it is repeated', async () => {
+    const request = shell('echo x >> count; echo hello');
+    const first = await hear(request);
+    expect(first).toMatchObject({ reattached: false, output: 'hello\n', finished: { status: 'ok', exitCode: 0 } });
+    const second = await hear(request);
+    expect(second).toMatchObject({ reattached: true, finished: first.finished });
+    expect(readFileSync(path.join(folder, 'workspace/count'), 'utf8')).toBe('x\n');
+  });
+
+  it('returns the stored result also after the daemon was restarted', async () => {
+    const request = shell('echo once >> count; echo hello');
+    const first = await hear(request);
+    await sandbox.close(100);
+    const { incarnation } = sandbox;
+    sandbox = await open();
+    expect(sandbox.incarnation).toBe(incarnation);
+    expect((await hear(request)).finished).toEqual(first.finished);
+    expect(readFileSync(path.join(folder, 'workspace/count'), 'utf8')).toBe('once\n');
+  });
+
+  it('is attached to by a second caller, from the offset it names', async () => {
+    const request = shell('echo one; read -t 5 < gate; echo two; echo x >> count');
+    const { execFileSync } = await import('node:child_process');
+    execFileSync('mkfifo', [path.join(folder, 'workspace/gate')]);
+    const heard: Heard = { output: '', offsets: [] };
+    const first = hear(request, { heard });
+    while (heard.output === '') await delay(2);
+    const second = hear({ ...request, fromOffset: 2 });
+    writeFileSync(path.join(folder, 'workspace/gate'), 'go\n');
+    expect(await second).toMatchObject({ reattached: true, output: 'e\ntwo\n', finished: { exitCode: 0 } });
+    expect((await first).output).toBe('one\ntwo\n');
+    expect(readFileSync(path.join(folder, 'workspace/count'), 'utf8')).toBe('x\n');
+  });
+
+  it('goes on when its caller leaves', async () => {
+    const request = shell('echo up; sleep 0.3; echo done > flag; echo late');
+    const left = new AbortController();
+    const heard: Heard = { output: '', offsets: [] };
+    const first = hear(request, { signal: left.signal, heard });
+    while (heard.output === '') await delay(2);
+    left.abort(new Error('gone'));
+    await expect(first).rejects.toThrow('gone');
+    expect(stdoutOf(await hear(request))).toBe('up\nlate\n');
+  });
+
+  it('is refused with other arguments under the same id, while it runs and afterwards', async () => {
+    const running = hear(shell('sleep 0.2'));
+    await delay(20);
+    expect(await refusal(hear(shell('echo other')))).toBe('ALREADY_EXISTS call_args_mismatch');
+    await running;
+    expect(await refusal(hear(shell('echo other')))).toBe('ALREADY_EXISTS call_args_mismatch');
+  });
+
+  it('does not run in another incarnation than asked for', async () => {
+    const heard = await hear(shell('echo x > ran', { incarnation: 'f'.repeat(32) }));
+    expect(heard).toEqual({ output: '', offsets: [], wrongIncarnation: sandbox.incarnation });
+    expect((await hear(shell('ls', { incarnation: sandbox.incarnation }))).output).toBe('');
+  });
+
+  it('ends at its outer time-out with the output so far', async () => {
+    const { finished } = await hear(shell('echo early; sleep 60', { timeoutMs: 300 }));
+    expect(finished).toMatchObject({ status: 'timed_out', limitHit: 'wall_time' });
+    expect(JSON.parse(finished?.resultJson ?? '')).toBe(
+      "Tool 'aider_shell_tool' timed out after 0.3s\nOutput so far:\nearly\n",
+    );
+  });
+
+  it('streams a bounded part of a huge output and keeps all of it in a file', async () => {
+    const heard = await hear(shell('head -c 3000000 /dev/zero | tr "\\0" x'));
+    expect(heard.output.length).toBe(1024 * 1024);
+    expect(heard.offsets[0]).toBe(0);
+    const result = JSON.parse(heard.finished?.resultJson ?? '') as Record<string, string>;
+    expect(result).toMatchObject({ stdout_bytes: 3_000_000, stdout_file: path.join(folder, 'results/c1.txt') });
+    const read = { ...shell(''), callId: 'c2', toolId: 'read_file', effect: 'pure', argHash: 'r' };
+    const file = await hear({ ...read, argsJson: JSON.stringify({ path: result['stdout_file'], max_bytes: 10 }) });
+    expect(JSON.parse(file.finished?.resultJson ?? '')).toMatchObject({ kind: 'file' });
+  });
+
+  it('that only reads leaves no trace in the journal and answers unchanged', async () => {
+    writeFileSync(path.join(folder, 'workspace/a.txt'), 'text');
+    const read = { ...shell('r'), toolId: 'read_file', effect: 'pure', argsJson: '{"path":"a.txt"}' };
+    const { finished } = await hear(read);
+    expect(finished?.fileVersion).toMatchObject({ size: 4 });
+    const again = await hear({
+      ...read,
+      callId: 'c2',
+      ...(finished?.fileVersion && { ifUnchanged: finished.fileVersion }),
+    });
+    expect(again.finished).toMatchObject({ unchanged: true, resultJson: '""' });
+    expect(readFileSync(path.join(folder, 'state/journal.ndjson'), 'utf8')).toBe('');
+  });
+
+  it('can be cancelled within two seconds, is stored as cancelled, and is finished afterwards', async () => {
+    const heard: Heard = { output: '', offsets: [] };
+    const request = shell('trap "" TERM; echo up; sleep 60; sleep 60');
+    const running = hear(request, { heard });
+    while (heard.output === '') await delay(2);
+    const startedAt = performance.now();
+    expect(await sandbox.cancelCall({ callId: 'c1', graceMs: 200 }, grantOf())).toEqual({ state: 'cancelled' });
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    expect((await running).finished?.status).toBe('cancelled');
+    expect((await hear(request)).finished?.status).toBe('cancelled');
+    expect(await sandbox.cancelCall({ callId: 'c1', graceMs: 0 }, grantOf())).toEqual({ state: 'finished' });
+    expect(await sandbox.cancelCall({ callId: 'cx', graceMs: 0 }, grantOf())).toEqual({ state: 'not_found' });
+  });
+
+  it('is unknown to the sandbox again once its run is forgotten', async () => {
+    await hear(shell('echo x >> count'));
+    await hear(shell('echo x >> count', { callId: 'c2' }), { grant: grantOf({ runId: 'r2' }) });
+    await sandbox.forget({ callIds: [], runId: 'r1' }, grantOf());
+    await hear(shell('echo x >> count'));
+    await hear(shell('echo x >> count', { callId: 'c2' }));
+    expect(readFileSync(path.join(folder, 'workspace/count'), 'utf8')).toBe('x\nx\nx\n');
+  });
+});
+
+describe('epochs', () => {
+  it('refuse a lower one, also after a restart', async () => {
+    await hear(shell('true'), { grant: grantOf({ epoch: 5 }) });
+    const stale = grantOf({ epoch: 4 });
+    expect(await refusal(hear(shell('true', { callId: 'c2' }), { grant: stale }))).toBe(
+      'FAILED_PRECONDITION stale_epoch',
+    );
+    await sandbox.close(100);
+    sandbox = await open();
+    expect(await refusal(hear(shell('true', { callId: 'c2' }), { grant: stale }))).toBe(
+      'FAILED_PRECONDITION stale_epoch',
+    );
+    expect(await refusal(sandbox.cancelCall({ callId: 'c1', graceMs: 0 }, stale))).toContain('stale_epoch');
+  });
+
+  it('of a newer store generation win over any number', async () => {
+    await hear(shell('true'), { grant: grantOf({ epoch: 9 }) });
+    await hear(shell('true', { callId: 'c2' }), { grant: grantOf({ epoch: 1, storeGeneration: 1 }) });
+    expect(await refusal(hear(shell('true'), { grant: grantOf({ epoch: 10 }) }))).toContain('stale_epoch');
+  });
+
+  it('cut the streams of an older one, while its call goes on for the new owner', async () => {
+    const heard: Heard = { output: '', offsets: [] };
+    const request = shell('echo up; sleep 0.4; echo done');
+    const old = refusal(hear(request, { heard }));
+    while (heard.output === '') await delay(2);
+    const taken = hear(request, { grant: grantOf({ epoch: 2 }) });
+    expect(await old).toBe('FAILED_PRECONDITION stale_epoch');
+    expect(await taken).toMatchObject({ reattached: true, output: 'up\ndone\n' });
+  });
+
+  it('are raised by a fence, which kills what runs when told to', async () => {
+    const heard: Heard = { output: '', offsets: [] };
+    const request = shell('echo up; sleep 60');
+    const old = refusal(hear(request, { heard }));
+    while (heard.output === '') await delay(2);
+    await sandbox.fence({ epoch: 3, kill: true }, grantOf());
+    expect(await old).toContain('stale_epoch');
+    expect(await refusal(hear(shell('true', { callId: 'c2' }), { grant: grantOf({ epoch: 2 }) }))).toContain(
+      'stale_epoch',
+    );
+    expect((await hear(request, { grant: grantOf({ epoch: 3 }) })).finished?.status).toBe('killed');
+  });
+});
+
+describe('grants', () => {
+  it('bind the sandbox to the first session for ever', async () => {
+    await sandbox.hello(grantOf());
+    const foreign = grantOf({ sessionId: 's2', epoch: 9 });
+    expect(await refusal(sandbox.hello(foreign))).toBe('PERMISSION_DENIED sandbox_bound');
+    await sandbox.close(100);
+    sandbox = await open();
+    expect(await refusal(hear(shell('true'), { grant: foreign }))).toBe('PERMISSION_DENIED sandbox_bound');
+  });
+
+  it('open only what their scope names', async () => {
+    const narrow = grantOf({ scope: ['files'] });
+    expect(await refusal(hear(shell('true'), { grant: narrow }))).toBe('PERMISSION_DENIED grant_scope');
+    expect(await refusal(sandbox.fence({ epoch: 1, kill: false }, narrow))).toBe('PERMISSION_DENIED grant_scope');
+  });
+});

@@ -1,0 +1,144 @@
+import { EffectClass, type SandboxGrant, type sandboxdPb } from '@margay/contracts';
+import { InvalidArgumentError, PermissionDeniedError, UnavailableError } from '@margay/errors';
+import { PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@margay/toolbox';
+import { CallTable } from './calls/call-table';
+import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
+import { Journal } from './journal/journal';
+
+export type Isolation = 'bwrap' | 'uid' | 'none';
+
+export interface SandboxOptions {
+  /** Journal, incarnation, highest epoch. */
+  stateFolder: string;
+  root: string;
+  allowedRoots: readonly string[];
+  spillFolder: string;
+  isolation: Isolation;
+  /** The whole environment of commands. */
+  environment: Readonly<Record<string, string>>;
+  limits: ShellLimits;
+  /** An earlier life of the sandbox saw this epoch. */
+  minimum?: Epoch;
+}
+
+const VERSION = '0.1.0';
+/** Cancelling ends within two seconds, so the grace is bounded too. */
+const MAX_GRACE_MS = 1_000;
+
+/** The daemon without its socket: admission by grants and epochs, exactly-once calls, and their end. */
+export class Sandbox {
+  private isClosing = false;
+  private lastUsedAt = performance.now();
+
+  private constructor(
+    private readonly options: SandboxOptions,
+    private readonly state: SandboxState,
+    private readonly journal: Journal,
+    private readonly toolbox: Toolbox,
+    private readonly calls: CallTable,
+  ) {}
+
+  static async open(options: SandboxOptions): Promise<Sandbox> {
+    const state = await SandboxState.open(options.stateFolder, options.minimum ?? { generation: 0, epoch: 0 });
+    const journal = await Journal.open(options.stateFolder);
+    const { root, allowedRoots } = options;
+    // Inside bubblewrap nothing but the workspace can be reached, so links may lead where they like.
+    const escapingLinks = options.isolation === 'bwrap' ? 'follow' : 'refuse';
+    const paths = new PathPolicy({ root, allowedRoots: [...allowedRoots, options.spillFolder], escapingLinks });
+    const toolbox = new Toolbox(paths, new ShellHost({ environment: options.environment, limits: options.limits }));
+    const calls = new CallTable({ journal, state, toolbox, spillFolder: options.spillFolder });
+    const interrupted = await calls.recover();
+    // Outside bubblewrap the processes of a killed daemon live on.
+    if (options.isolation !== 'bwrap') await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));
+    return new Sandbox(options, state, journal, toolbox, calls);
+  }
+
+  get incarnation(): string {
+    return this.state.incarnation;
+  }
+
+  /** Milliseconds since the last call ended; 0 while one runs. */
+  get idleMs(): number {
+    return this.calls.runningCount > 0 ? 0 : performance.now() - this.lastUsedAt;
+  }
+
+  async hello(grant: SandboxGrant): Promise<sandboxdPb.HelloResponse> {
+    await this.state.admit(grant);
+    const { incarnation } = this.state;
+    return { version: VERSION, incarnation, tools: this.toolbox.toolIds, isolation: this.options.isolation };
+  }
+
+  /** Runs a call or attaches to it. Abandoning the iteration leaves it running. */
+  async *execute(
+    request: sandboxdPb.ExecuteRequest,
+    grant: SandboxGrant,
+    signal: AbortSignal,
+  ): AsyncIterable<sandboxdPb.ExecuteResponse> {
+    demand(grant, 'execute');
+    await this.state.admit(grant);
+    if (request.incarnation !== '' && request.incarnation !== this.state.incarnation) {
+      yield { message: { $case: 'wrongIncarnation', value: { incarnation: this.state.incarnation } } };
+      return;
+    }
+    if (this.isClosing) throw new UnavailableError('sandbox_closing', 'The sandbox is shutting down.');
+    const epoch = epochOf(grant);
+    const { call, reattached } = this.calls.obtain({
+      ...request,
+      effect: effectOf(request.effect),
+      runId: grant.runId ?? '',
+      epoch,
+    });
+    const cut = new AbortController();
+    const stop = this.state.onRaise((highest) => {
+      if (isLower(epoch, highest)) cut.abort(staleEpoch(epoch, highest));
+    });
+    try {
+      yield { message: { $case: 'started', value: { reattached } } };
+      yield* call.follow(request.fromOffset, AbortSignal.any([cut.signal, signal]));
+    } finally {
+      stop();
+      this.lastUsedAt = performance.now();
+    }
+  }
+
+  async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {
+    demand(grant, 'execute');
+    await this.state.admit(grant);
+    const graceMs = request.graceMs > 0 ? Math.min(request.graceMs, MAX_GRACE_MS) : MAX_GRACE_MS;
+    return { state: await this.calls.cancel(request.callId, graceMs) };
+  }
+
+  /** After this no call of a lower epoch starts; with `kill` those that run are ended. Background shells stay. */
+  async fence(request: sandboxdPb.FenceRequest, grant: SandboxGrant): Promise<void> {
+    demand(grant, 'admin');
+    await this.state.admit({ ...grant, epoch: Math.max(grant.epoch, this.state.highest.epoch) });
+    const minimum = { generation: grant.storeGeneration, epoch: request.epoch };
+    await this.state.raise(minimum);
+    if (request.kill) await this.calls.endAll(MAX_GRACE_MS, (call) => isLower(call.epoch, minimum));
+  }
+
+  async forget(request: sandboxdPb.ForgetRequest, grant: SandboxGrant): Promise<void> {
+    demand(grant, 'admin');
+    await this.journal.forget(request.callIds);
+    if (request.runId !== '') await this.journal.forgetRun(request.runId);
+  }
+
+  /** Ends every call and background shell; calls that were running are stored as `killed`. */
+  async close(graceMs: number): Promise<void> {
+    this.isClosing = true;
+    await this.calls.endAll(Math.min(graceMs, MAX_GRACE_MS));
+    await this.toolbox.close(Math.min(graceMs, MAX_GRACE_MS));
+    await this.journal.close();
+  }
+}
+
+export function demand(grant: SandboxGrant, scope: SandboxGrant['scope'][number]): void {
+  if (grant.scope.includes(scope)) return;
+  throw new PermissionDeniedError('grant_scope', `The grant does not cover "${scope}".`);
+}
+
+function effectOf(text: string): EffectClass {
+  const parsed = EffectClass.safeParse(text);
+  if (!parsed.success) throw new InvalidArgumentError('bad_effect', `"${text}" is no effect class.`);
+  return parsed.data;
+}

@@ -1,0 +1,159 @@
+import {
+  Metadata,
+  Server,
+  ServerCredentials,
+  type sendUnaryData,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type ServiceError,
+} from '@grpc/grpc-js';
+import { METADATA, sandboxdPb, type SandboxGrant } from '@margay/contracts';
+import { CODES, errorOf, isMargayError } from '@margay/errors';
+import type { GrantVerifier } from './grants/grant-verifier';
+import { demand, type Sandbox } from './sandbox';
+
+export interface SandboxdServerOptions {
+  sandbox: Sandbox;
+  verifier: GrantVerifier;
+  /** `unix:/path`. */
+  listen: string;
+  /** Called when `Shutdown` has been answered. */
+  onShutdown: (graceMs: number) => void;
+}
+
+const { methods, fullName } = sandboxdPb.SandboxdDefinition;
+const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
+
+type Unary<Q, S> = (request: Q, grant: SandboxGrant) => Promise<S>;
+
+/** The daemon's socket. grpc-js alone: Nest would triple the time to start. */
+export class SandboxdServer {
+  private readonly server = new Server({
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+  });
+
+  constructor(private readonly options: SandboxdServerOptions) {
+    const { sandbox, onShutdown } = options;
+    this.server.addService(serviceOf(), {
+      hello: this.unary<sandboxdPb.HelloRequest, sandboxdPb.HelloResponse>((_, grant) => sandbox.hello(grant)),
+      execute: (call: Execution) => void this.execute(call),
+      cancelCall: this.unary<sandboxdPb.CancelCallRequest, sandboxdPb.CancelCallResponse>((request, grant) =>
+        sandbox.cancelCall(request, grant),
+      ),
+      fence: this.unary<sandboxdPb.FenceRequest, sandboxdPb.FenceResponse>(async (request, grant) => {
+        await sandbox.fence(request, grant);
+        return {};
+      }),
+      forget: this.unary<sandboxdPb.ForgetRequest, sandboxdPb.ForgetResponse>(async (request, grant) => {
+        await sandbox.forget(request, grant);
+        return {};
+      }),
+      shutdown: this.unary<sandboxdPb.ShutdownRequest, sandboxdPb.ShutdownResponse>(async (request, grant) => {
+        demand(grant, 'admin');
+        setImmediate(() => onShutdown(request.graceMs));
+        return {};
+      }),
+    });
+  }
+
+  async start(): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.server.bindAsync(this.options.listen, ServerCredentials.createInsecure(), (error) => {
+        if (error) reject(error);
+        else resolve();
+      });
+    });
+  }
+
+  close(): void {
+    this.server.forceShutdown();
+  }
+
+  private unary<Q, S>(handle: Unary<Q, S>): (call: ServerUnaryCall<Q, S>, callback: sendUnaryData<S>) => void {
+    return (call, callback) => {
+      this.grantOf(call.metadata)
+        .then((grant) => handle(call.request, grant))
+        .then(
+          (response) => callback(null, response),
+          (error: unknown) => callback(toServiceError(error)),
+        );
+    };
+  }
+
+  private async execute(call: Execution): Promise<void> {
+    const left = new AbortController();
+    call.on('cancelled', () => left.abort(errorOf('CANCELLED', 'cancelled', 'The caller left.')));
+    try {
+      const grant = await this.grantOf(call.metadata);
+      for await (const message of this.options.sandbox.execute(call.request, grant, left.signal)) {
+        if (!call.write(message)) await drained(call, left.signal);
+      }
+      call.end();
+    } catch (error) {
+      call.emit('error', toServiceError(error));
+    }
+  }
+
+  private grantOf(metadata: Metadata): Promise<SandboxGrant> {
+    const [token] = metadata.get(METADATA.grant);
+    return this.options.verifier.verify(typeof token === 'string' ? token : undefined);
+  }
+}
+
+type Execution = ServerWritableStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
+
+function drained(call: Execution, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const go = (): void => {
+      call.off('drain', go);
+      signal.removeEventListener('abort', go);
+      resolve();
+    };
+    call.on('drain', go);
+    signal.addEventListener('abort', go);
+    if (signal.aborted) go();
+  });
+}
+
+function toServiceError(error: unknown): ServiceError {
+  const known = isMargayError(error)
+    ? error
+    : errorOf('INTERNAL', 'internal', error instanceof Error ? error.message : String(error));
+  const metadata = new Metadata();
+  metadata.set(METADATA.reason, known.reason);
+  return Object.assign(new Error(known.message), {
+    code: CODES[known.code].grpc,
+    details: known.message,
+    metadata,
+  });
+}
+
+interface Codec<T> {
+  encode(message: T): { finish(): Uint8Array };
+  decode(bytes: Uint8Array): T;
+}
+
+function codec<Q, S>(name: string, request: Codec<Q>, response: Codec<S>, responseStream: boolean) {
+  return {
+    path: `/${fullName}/${name}`,
+    requestStream: false,
+    responseStream,
+    requestSerialize: (message: Q) => Buffer.from(request.encode(message).finish()),
+    requestDeserialize: (bytes: Buffer) => request.decode(bytes),
+    responseSerialize: (message: S) => Buffer.from(response.encode(message).finish()),
+    responseDeserialize: (bytes: Buffer) => response.decode(bytes),
+  };
+}
+
+function serviceOf() {
+  const { hello, execute, cancelCall, fence, forget, shutdown } = methods;
+  return {
+    hello: codec(hello.name, hello.requestType, hello.responseType, false),
+    execute: codec(execute.name, execute.requestType, execute.responseType, true),
+    cancelCall: codec(cancelCall.name, cancelCall.requestType, cancelCall.responseType, false),
+    fence: codec(fence.name, fence.requestType, fence.responseType, false),
+    forget: codec(forget.name, forget.requestType, forget.responseType, false),
+    shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType, false),
+  };
+}
