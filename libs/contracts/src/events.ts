@@ -47,6 +47,7 @@ export const EVENT_PAYLOADS = {
     reason: z.string().optional(),
   }),
   llm_retry: open({ ...agentStep, model: z.string(), attempt: z.number().int(), max_attempts: z.number().int() }),
+  llm_fallback: open({ ...agentStep, from_model: z.string(), to_model: z.string(), reason: z.string() }),
   agent_message: open({ ...agent, text: z.string() }),
 
   tool_call: open({
@@ -97,6 +98,7 @@ export const RUNNER_EVENT_TYPES: ReadonlySet<string> = new Set<EventType>([
   'llm_call_start',
   'llm_call_end',
   'llm_retry',
+  'llm_fallback',
   'agent_message',
   'tool_call',
   'permission',

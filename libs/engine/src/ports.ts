@@ -100,14 +100,21 @@ export class ModelFailure extends Error {
 }
 
 export abstract class Model {
+  /** Model to ask where a run names none; empty if there is none. */
+  get defaultModel(): string {
+    return '';
+  }
+
   /**
    * One streamed call.
+   * @param request message objects stay the same from call to call, so what is derived from one may be kept beside it
    * @param options.onText called with each fragment of text, white space kept, in order
+   * @param options.onActivity called with each piece of the answer, also those without text: the call is alive
    * @throws ModelFailure; an abort rejects with the signal's reason
    */
   abstract call(
     request: ModelRequest,
-    options: { signal: AbortSignal; onText: (text: string) => void },
+    options: { signal: AbortSignal; onText: (text: string) => void; onActivity?: () => void },
   ): Promise<ModelAnswer>;
 }
 
@@ -159,11 +166,21 @@ export abstract class Tools {
   /**
    * Runs a call, or attaches to it if it runs already, or returns its stored result. Never throws for a failing tool.
    * @param options.incarnation sandbox the run has committed to; empty = any (pure calls)
-   * @param options.signal its abort asks for the end of the call: an outcome `cancelled` follows, or it finishes first
+   *   and `none` = the run has committed to no sandbox yet: a tool that needs one answers `wrong_incarnation`
+   * @param options.signal its abort asks for the end of the call: an outcome `cancelled` follows, or it finishes first.
+   *   It is not aborted when the run is fenced or handed over: then the call goes on for the next owner
+   * @param options.onWaiting the call waits for its sandbox: its time does not run
+   * @param options.onStarted the call runs from now on: its time starts anew
    */
   abstract execute(
     invocation: ToolInvocation,
-    options: { incarnation: string; signal: AbortSignal; onOutput?: (text: string) => void },
+    options: {
+      incarnation: string;
+      signal: AbortSignal;
+      onOutput?: (text: string) => void;
+      onWaiting?: () => void;
+      onStarted?: () => void;
+    },
   ): Promise<ToolOutcome | WrongIncarnation>;
 }
 

@@ -1,0 +1,40 @@
+/** How patient a run is. Times in milliseconds. */
+export interface RunLimits {
+  /** One attempt at a model call, from its start to its last byte. */
+  attemptMs: number;
+  /** Silence within an answer that has begun. */
+  chunkGapMs: number;
+  /** Attempts at a call on the run's own model; fallback models get one each. */
+  attempts: number;
+  backoffBaseMs: number;
+  backoffMaxMs: number;
+  /** Results that arrive within this share a commit. */
+  groupMs: number;
+  /** How long a call may take to end after it was told to. */
+  cancelGraceMs: number;
+  /** Tokens the model takes; results are capped by a share of it. 0 = unknown. */
+  contextWindowTokens: number;
+}
+
+export const DEFAULT_LIMITS: RunLimits = {
+  attemptMs: 300_000,
+  chunkGapMs: 240_000,
+  attempts: 2,
+  backoffBaseMs: 1_000,
+  backoffMaxMs: 60_000,
+  groupMs: 30,
+  cancelGraceMs: 5_000,
+  contextWindowTokens: 0,
+};
+
+const RESERVED_TOKENS = 16_000;
+const CHARS_PER_TOKEN = 3;
+const RESULT_FLOOR_CHARS = 2_000;
+
+/** Cap on one result's text: the tool's own, and at most half of what the window has room for. 0 = none. */
+export function resultCap(toolCapChars: number, windowTokens: number): number {
+  if (windowTokens === 0) return toolCapChars;
+  const share = Math.floor(0.5 * (windowTokens - RESERVED_TOKENS) * CHARS_PER_TOKEN);
+  const room = Math.max(RESULT_FLOOR_CHARS, share);
+  return toolCapChars === 0 ? room : Math.min(toolCapChars, room);
+}
