@@ -33,9 +33,9 @@ export interface OpenStore extends OpenServer {
 
 /** Finds or fetches a NATS server and starts it. */
 export async function openNats(options: OpenServerOptions): Promise<OpenServer> {
-  const found = await ensureNats(options);
+  const { directory, onExit, ledger, progress, config } = options;
+  const found = await ensureNats({ ...(progress && { progress }), ...(config && { config }) });
   if (found.kind === 'url') return { url: found.url, stop: async () => undefined };
-  const { directory, onExit, ledger } = options;
   return startNats({ directory, binary: found.binary, ...(onExit && { onExit }), ...(ledger && { ledger }) });
 }
 
@@ -58,9 +58,10 @@ export interface OpenServers {
 export async function openServers(
   options: OpenServerOptions & { allow?: readonly StoreSource[] },
 ): Promise<OpenServers> {
+  const { allow, directory, ...common } = options;
   const [nats, store] = await Promise.allSettled([
-    openNats({ ...options, directory: join(options.directory, 'nats') }),
-    openStore({ ...options, directory: join(options.directory, 'store') }),
+    openNats({ ...common, directory: join(directory, 'nats') }),
+    openStore({ ...common, directory: join(directory, 'store'), ...(allow && { allow }) }),
   ]);
   if (nats.status === 'fulfilled' && store.status === 'fulfilled') {
     const stop = async () => {

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CancelledError, UnavailableError } from '@margay/errors';
 import { endWithUs, signalQuietly } from './children';
 import { lastLines, openLog, readLog } from './log-file';
+import { endingWithParent } from './parent-death';
 import type { PidLedger } from './pid-ledger';
 
 /** A line of its log, or a URL that answers 200. */
@@ -53,7 +54,8 @@ export interface SupervisedProcess {
 export async function startCommand(options: CommandProcessOptions): Promise<SupervisedProcess> {
   await mkdir(dirname(options.logFile), { recursive: true });
   const log = await openLog(options.logFile);
-  const child = spawn(options.command, [...options.args], {
+  const [command, args] = await endingWithParent(options.command, options.args);
+  const child = spawn(command, args, {
     env: options.env,
     cwd: options.cwd,
     // An own group: a terminal's Ctrl-C reaches only the launcher, which then stops everything in order.

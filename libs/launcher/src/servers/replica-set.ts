@@ -1,3 +1,4 @@
+import * as os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
 

@@ -2,6 +2,7 @@ import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PidLedger } from '../processes/pid-ledger';
 import { startProcess } from '../processes/start-process';
+import type { ProcessExit } from '../processes/supervised-process';
 import type { Progress } from '../progress';
 
 const DEMO_READY = /demo model listening on (http:\/\/127\.0\.0\.1:\d+\/v1)/;
@@ -20,6 +21,8 @@ export interface ProviderOptions {
   demoModel: string;
   progress: Progress;
   ledger: PidLedger;
+  /** The demonstration model ended by itself or was stopped. */
+  onExit: (exit: ProcessExit) => void;
 }
 
 /** The model provider of the environment, else the demonstration model on loopback, and says so. */
@@ -33,7 +36,14 @@ export async function openProvider(options: ProviderOptions): Promise<Provider> 
   return startDemoModel(options);
 }
 
-async function startDemoModel({ demoModel, home, ledger, progress, environment }: ProviderOptions): Promise<Provider> {
+async function startDemoModel({
+  demoModel,
+  home,
+  ledger,
+  progress,
+  environment,
+  onExit,
+}: ProviderOptions): Promise<Provider> {
   await access(demoModel);
   const server = await startProcess({
     name: 'demo-model',
@@ -43,6 +53,7 @@ async function startDemoModel({ demoModel, home, ledger, progress, environment }
     logFile: join(home, 'logs', 'demo-model.log'),
     maxOldSpaceMb: 128,
     ledger,
+    onExit,
   });
   progress(
     'model provider: the demonstration model (scripted, offline); set OPENAI_API_KEY and MARGAY_MODEL for a real one',

@@ -103,6 +103,7 @@ class LocalRun {
       this.keep(
         openProvider({
           ...common,
+          onExit,
           environment: this.config.environment,
           home: directory,
           demoModel: join(root, 'tools/demo-model/server.mjs'),
@@ -206,7 +207,7 @@ Ctrl-C ends everything.`);
 
   private onServerExit(exit: ProcessExit): void {
     if (exit.expected) return;
-    const message = `a server ended (${describeExit(exit)}); see the logs in ${join(this.home.directory, 'servers')}`;
+    const message = `a server ended (${describeExit(exit)}); see the logs in ${this.home.directory}/servers and logs`;
     this.fatal.reject(new FailedPreconditionError('server_ended', message));
   }
 }
