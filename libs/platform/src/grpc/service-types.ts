@@ -74,7 +74,7 @@ type ClientMethod<M extends MethodDefinition> = M['requestStream'] extends true
     : (request: RequestOf<M>, options?: CallOptions) => Promise<ResponseOf<M>>;
 
 export type GrpcClient<D extends ServiceDefinition> = { [K in keyof D['methods']]: ClientMethod<D['methods'][K]> } & {
-  /** Ends the connection; running calls are cut. */
+  /** Gives the connection up: no new calls. Cancel streams first; they are not waited for. */
   close(): void;
   /** Waits until the connection stands; throws UNAVAILABLE after the time given. */
   waitForReady(timeoutMs: number): Promise<void>;

@@ -60,6 +60,21 @@ describe('createLogger', () => {
     expect(raw[0]).toContain(`mk_local_${'a'.repeat(32)}`);
   });
 
+  it('never shows a secret field bound by a child logger', () => {
+    const { logger, raw } = capture();
+    logger.child({ apiKey: `${canary}"\\` }).warn('bound');
+    expect(raw[0]).not.toContain(canary);
+    expect(JSON.parse(raw[0] as string)).toMatchObject({ apiKey: '[redacted]', msg: 'bound' });
+  });
+
+  it('takes no longer than a moment for a hostile text', () => {
+    const { logger, raw } = capture();
+    const startedAt = process.cpuUsage().user;
+    logger.warn({ path: '/'.repeat(50_000), host: 'a.'.repeat(50_000), note: 'eyJ-'.repeat(20_000) }, 'odd');
+    expect(raw).toHaveLength(1);
+    expect(process.cpuUsage().user - startedAt).toBeLessThan(1_000_000);
+  });
+
   it('shows expected errors by code and reason, internal ones with stack and cause', () => {
     const { logger, lines } = capture();
     logger.info({ err: new NotFoundError('session_unknown', 'There is no session s1.') }, 'refused');
