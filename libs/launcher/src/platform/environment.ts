@@ -50,6 +50,8 @@ export function processEnvironment(
     MARGAY_KEYS_DIR: facts.keysDirectory,
     MARGAY_BOOTSTRAP_KEY_FILE: planned.services.includes('session') ? facts.bootstrapKeyFile : undefined,
     MARGAY_BOOTSTRAP_KEY: undefined,
+    // Less than the grace of a stop, so that a process ends by itself.
+    MARGAY_SHUTDOWN_LIMIT_SECONDS: '8',
     MARGAY_SANDBOX_DRIVER: 'process',
     MARGAY_SANDBOXD_ENTRY: facts.sandboxdEntry,
     MARGAY_GATEWAY_LISTEN: addresses.gateway,

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CancelledError, UnavailableError } from '@margay/errors';
@@ -8,8 +9,8 @@ import { lastLines, openLog, readLog } from './log-file';
 import { endingWithParent } from './parent-death';
 import type { PidLedger } from './pid-ledger';
 
-/** A line of its log, or a URL that answers 200. */
-export type Readiness = { line: RegExp } | { url: string };
+/** A line of its log, a URL that answers 200, or a loopback port that accepts connections. */
+export type Readiness = { line: RegExp } | { url: string } | { port: number };
 
 export interface ProcessExit {
   code: number | null;
@@ -154,6 +155,7 @@ class ChildSupervisor implements SupervisedProcess {
   private async isReady(logOffset: number): Promise<boolean> {
     const { ready } = this.options;
     if ('url' in ready) return answersOk(ready.url);
+    if ('port' in ready) return acceptsConnections(ready.port);
     this.ready = (await readLog(this.logFile, logOffset)).match(ready.line) ?? undefined;
     return this.ready !== undefined;
   }
@@ -194,4 +196,12 @@ async function answersOk(url: string): Promise<boolean> {
     // Refused or timed out: not ready yet; the caller's deadline decides.
     return false;
   }
+}
+
+function acceptsConnections(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: '127.0.0.1', port });
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('connect', () => socket.destroy());
+  });
 }

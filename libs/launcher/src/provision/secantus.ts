@@ -1,4 +1,4 @@
-import { cpus, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { UnavailableError } from '@margay/errors';
@@ -45,10 +45,9 @@ export async function buildSecantus(context: StoreContext): Promise<StoreBinary 
 
 async function cargoInstall(directory: string, { config, progress }: StoreContext): Promise<void> {
   const target = await mkdtemp(join(tmpdir(), 'margay-cargo-'));
-  const jobs = String(Math.max(1, cpus().length));
   try {
     const crate = ['secantus-mdb', '--version', SECANTUS_CRATE, '--locked', '--ignore-rust-version'];
-    await runCommand('cargo', ['install', ...crate, '-j', jobs, '--root', directory], {
+    await runCommand('cargo', ['install', ...crate, '--root', directory], {
       env: { ...config.environment, CARGO_TARGET_DIR: target },
       timeoutMs: BUILD_LIMIT_MS,
       onLine: everySeconds(20, (line) => progress(`secantusd-rs: ${line.trim()}`)),

@@ -4,7 +4,12 @@ import { UnavailableError } from '@margay/errors';
 import { launcherConfig } from '../config';
 import type { PidLedger } from '../processes/pid-ledger';
 import { freePorts } from '../processes/ports';
-import { startCommand, type ProcessExit, type SupervisedProcess } from '../processes/supervised-process';
+import {
+  startCommand,
+  type ProcessExit,
+  type Readiness,
+  type SupervisedProcess,
+} from '../processes/supervised-process';
 import { claimDataFolder, type StoreEngine } from './data-folder';
 import { ensureReplicaSet } from './replica-set';
 
@@ -61,30 +66,19 @@ async function portFor(engine: StoreEngine): Promise<number> {
 }
 
 async function startSecantus(options: StartStoreOptions, port: number): Promise<SupervisedProcess> {
-  const storage = [
-    '--storage-path',
-    join(options.directory, 'data'),
-    '--sync-on-commit',
-    '--cache-size',
-    '256M',
-    '--log-file-max',
-    '16MB',
-  ];
-  return launch(
-    options,
-    ['--host', '127.0.0.1', '--port', String(port), ...storage, '--log-level', 'ERROR'],
-    /listening on 127\.0\.0\.1:(\d+)/,
-  );
+  const storage = ['--storage-path', join(options.directory, 'data'), '--sync-on-commit', '--cache-size', '256M'];
+  const args = ['--host', '127.0.0.1', '--port', String(port), ...storage, '--log-level', 'ERROR'];
+  // The Python build knows no limit for its log files and does not say when it listens.
+  if (options.engine === 'secantusd-py') return launch(options, args, { port });
+  return launch(options, [...args, '--log-file-max', '16MB'], { line: /listening on 127\.0\.0\.1:(\d+)/ });
 }
 
 async function startMongod(options: StartStoreOptions, port: number): Promise<SupervisedProcess> {
   const data = join(options.directory, 'data');
   const network = ['--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
-  const server = await launch(
-    options,
-    ['--dbpath', data, ...network, '--replSet', 'margay'],
-    /"Waiting for connections".*?"port":(\d+)/,
-  );
+  const server = await launch(options, ['--dbpath', data, ...network, '--replSet', 'margay'], {
+    line: /"Waiting for connections".*?"port":(\d+)/,
+  });
   try {
     await ensureReplicaSet(port);
     return server;
@@ -94,7 +88,11 @@ async function startMongod(options: StartStoreOptions, port: number): Promise<Su
   }
 }
 
-async function launch(options: StartStoreOptions, args: readonly string[], line: RegExp): Promise<SupervisedProcess> {
+async function launch(
+  options: StartStoreOptions,
+  args: readonly string[],
+  ready: Readiness,
+): Promise<SupervisedProcess> {
   const [program = '', ...first] = options.command;
   await mkdir(join(options.directory, 'data'), { recursive: true });
   return startCommand({
@@ -103,7 +101,9 @@ async function launch(options: StartStoreOptions, args: readonly string[], line:
     args: [...first, ...args],
     env: { ...launcherConfig().environment, PYTHONUNBUFFERED: '1' },
     logFile: join(options.directory, `${options.engine}.log`),
-    ready: { line },
+    ready,
+    // Not where a settings file of the user's might lie.
+    cwd: options.directory,
     readyTimeoutMs: 60_000,
     ...(options.onExit && { onExit: options.onExit }),
     ...(options.ledger && { ledger: options.ledger }),
