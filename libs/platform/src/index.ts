@@ -25,8 +25,8 @@ export {
 } from './grpc/service-types';
 export { startTelemetry, type Telemetry } from './telemetry/telemetry';
 export { NatsBus, type BusListener, type NatsBusOptions } from './nats/nats-bus';
-export { MongoConnection, type MongoConnectionOptions } from './mongo/mongo-connection';
-export { mongoModule, MongoModule } from './mongo/mongo.module';
+// The store's driver is heavy: import it from `@margay/platform/mongo`, so only services with a store load it.
+export type { MongoConnection, MongoConnectionOptions } from './mongo/mongo-connection';
 export { type Check, type CheckKind, type HealthReport } from './management/health';
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
 export { Shutdown, type ShutdownOptions } from './shutdown';

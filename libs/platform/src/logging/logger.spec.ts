@@ -33,6 +33,13 @@ describe('createLogger', () => {
     ]);
   });
 
+  it('keeps the fields of one line out of the next', () => {
+    const { logger, lines } = capture();
+    logger.info({ runId: 's1:r1' }, 'first');
+    logger.info('second');
+    expect(lines[1]).not.toHaveProperty('runId');
+  });
+
   it.each([
     ['a secret field', { apiKey: canary }],
     ['a header, whatever its spelling', { request: { headers: { 'X-API-KEY': canary } } }],

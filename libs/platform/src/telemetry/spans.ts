@@ -2,7 +2,6 @@ import { context, propagation, trace, SpanStatusCode, type Attributes, type Span
 import { isMargayError } from '@margay/errors';
 
 const TRACEPARENT = 'traceparent';
-const NO_FIELDS = {};
 let isEnabled = false;
 
 /** Called once by startTelemetry: until then everything here only runs the function it was given. */
@@ -44,8 +43,8 @@ export function runWithTraceparent<T>(traceparent: string | undefined, fn: () =>
   return context.with(propagation.extract(context.active(), { [TRACEPARENT]: traceparent }), fn);
 }
 
-/** Fields that tie a log line to its trace. */
+/** Fields that tie a log line to its trace; a new object each time, since the logger writes into it. */
 export function currentTraceIds(): { traceId?: string; spanId?: string } {
   const active = isEnabled ? trace.getActiveSpan()?.spanContext() : undefined;
-  return active ? { traceId: active.traceId, spanId: active.spanId } : NO_FIELDS;
+  return active ? { traceId: active.traceId, spanId: active.spanId } : {};
 }
