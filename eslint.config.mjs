@@ -142,7 +142,14 @@ export default tseslint.config(
       'no-restricted-properties': ['error', NO_ENVIRONMENT],
       'no-restricted-imports': [
         'error',
-        { patterns: [{ group: ['@margay/*/*'], message: 'Import a package by its name; it lists what is public.' }] },
+        {
+          patterns: [
+            {
+              group: ['@margay/*/*', '!@margay/platform/mongo'],
+              message: 'Import a package by its name; it lists what is public.',
+            },
+          ],
+        },
       ],
     },
   },

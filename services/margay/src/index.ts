@@ -1,3 +1,3 @@
 export { startMargay, type MargayProcess, type ProcessOptions } from './margay-process';
 export { parseServices, SERVICE_NAMES, type ServiceName } from './service-names';
-export { STARTERS } from './starters';
+export { STARTERS, type LoadService } from './starters';

@@ -15,7 +15,9 @@ afterEach(async () => {
   lines = [];
 });
 
-const fake =
+const loaded = (start: StartService) => async () => start;
+const fake = (name: string) => loaded(faked(name));
+const faked =
   (name: string): StartService =>
   async (_, { management }) => {
     order.push(`start ${name}`);
@@ -64,15 +66,15 @@ describe('startMargay', () => {
     const probing: StartService = async (environment, shared) => {
       for (const path of ['livez', 'startupz', 'readyz'])
         statuses.push((await fetch(`http://${listen}/${path}`)).status);
-      return fake('session')(environment, shared);
+      return faked('session')(environment, shared);
     };
-    await start(['session'], { session: probing }, { MARGAY_MANAGEMENT_LISTEN: listen });
+    await start(['session'], { session: loaded(probing) }, { MARGAY_MANAGEMENT_LISTEN: listen });
     expect(statuses).toEqual([200, 503, 503]);
   });
 
   it('closes what was started when a later service fails, and says which error', async () => {
     const failing: StartService = () => Promise.reject(new UnavailableError('store_unavailable', 'The store is away.'));
-    const attempt = start(['session', 'gateway'], { session: fake('session'), gateway: failing });
+    const attempt = start(['session', 'gateway'], { session: fake('session'), gateway: loaded(failing) });
     await expect(attempt).rejects.toMatchObject({ reason: 'store_unavailable' });
     expect(order).toEqual(['start session', 'close session']);
   });

@@ -1,20 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { UnimplementedError } from '@margay/errors';
-import {
-  createLogger,
-  ManagementServer,
-  parseConfig,
-  Shutdown,
-  startTelemetry,
-  type Logger,
-  type StartService,
-} from '@margay/platform';
+import { createLogger, ManagementServer, parseConfig, Shutdown, startTelemetry, type Logger } from '@margay/platform';
 import { ProcessConfig } from './config';
 import type { ServiceName } from './service-names';
+import type { LoadService } from './starters';
 
 export interface ProcessOptions {
   services: readonly ServiceName[];
-  starters: Partial<Record<ServiceName, StartService>>;
+  starters: Partial<Record<ServiceName, LoadService>>;
   environment: NodeJS.ProcessEnv;
   version: string;
   /** Where log lines go instead of standard output. */
@@ -47,7 +40,8 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
     const { port: managementPort } = await management.start();
     shutdown.add('management', () => management.close());
     for (const name of services) {
-      const service = await starterOf(name, options.starters)(environment, { logger, management, telemetry });
+      const start = await loaderOf(name, options.starters)();
+      const service = await start(environment, { logger, management, telemetry });
       shutdown.add(name, () => service.close());
     }
     management.setReady(true);
@@ -65,8 +59,8 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
 const nameOf = (services: readonly ServiceName[]) =>
   services.length === 1 ? `margay-${services[0]}` : 'margay-control';
 
-function starterOf(name: ServiceName, starters: ProcessOptions['starters']): StartService {
-  const start = starters[name];
-  if (!start) throw new UnimplementedError('service_missing', `This build does not contain the service ${name}.`);
-  return start;
+function loaderOf(name: ServiceName, starters: ProcessOptions['starters']): LoadService {
+  const load = starters[name];
+  if (!load) throw new UnimplementedError('service_missing', `This build does not contain the service ${name}.`);
+  return load;
 }

@@ -1,13 +1,14 @@
-import { startChannel } from '@margay/channel';
-import { startIdeManager } from '@margay/ide-manager';
-import { startMcpPool } from '@margay/mcp-pool';
 import type { StartService } from '@margay/platform';
-import { startSession } from '@margay/session';
 import type { ServiceName } from './service-names';
 
-export const STARTERS: Partial<Record<ServiceName, StartService>> = {
-  session: startSession,
-  'mcp-pool': startMcpPool,
-  'ide-manager': startIdeManager,
-  channel: startChannel,
+export type LoadService = () => Promise<StartService>;
+
+/** Loaded when asked for: a runner's process needs neither the store's driver nor the web server. */
+export const STARTERS: Partial<Record<ServiceName, LoadService>> = {
+  session: async () => (await import('@margay/session')).startSession,
+  'mcp-pool': async () => (await import('@margay/mcp-pool')).startMcpPool,
+  'ide-manager': async () => (await import('@margay/ide-manager')).startIdeManager,
+  channel: async () => (await import('@margay/channel')).startChannel,
+  'agent-runner': async () => (await import('@margay/agent-runner')).startAgentRunner,
+  gateway: async () => (await import('@margay/gateway')).startGateway,
 };
