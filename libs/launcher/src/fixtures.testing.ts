@@ -32,16 +32,5 @@ http.createServer((request, response) => {
   response.statusCode = request.url === '/readyz' ? 200 : 404;
   response.end();
 }).listen(Number(port), host);
-if (process.env.MARGAY_GATEWAY_LISTEN && process.argv.join().includes('gateway')) {
-  const [gatewayHost, gatewayPort] = process.env.MARGAY_GATEWAY_LISTEN.split(':');
-  http.createServer((request, response) => {
-    let body = '';
-    request.on('data', (chunk) => (body += chunk));
-    request.on('end', () => {
-      console.log('session ' + body);
-      response.end(JSON.stringify({ session_id: 'a'.repeat(32) }));
-    });
-  }).listen(Number(gatewayPort), gatewayHost);
-}
 process.on('SIGTERM', () => process.exit(0));
 `;

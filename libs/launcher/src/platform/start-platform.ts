@@ -45,6 +45,8 @@ export interface Platform {
   processes: readonly PlatformProcess[];
   /** The process of that name: `control`, `agent-runner`, `agent-runner-2`, or a service in split mode. */
   get(name: string): PlatformProcess;
+  /** `host:port` of the gRPC port of a service. */
+  serviceAddress(service: keyof PlatformAddresses['grpc']): string;
   /** Management base URL of a process, e.g. for `/metrics`. */
   managementUrl(name: string): string;
   /** Stops (if it runs) and starts one process at its old addresses; resolves when it is ready. */
@@ -134,6 +136,10 @@ class LocalPlatform implements Platform {
     if (found) return found;
     const names = this.processes.map((process) => process.name).join(', ');
     throw new NotFoundError('process_unknown', `there is no process ${name} here; there are ${names}`);
+  }
+
+  serviceAddress(service: keyof PlatformAddresses['grpc']): string {
+    return this.addresses.grpc[service];
   }
 
   managementUrl(name: string): string {

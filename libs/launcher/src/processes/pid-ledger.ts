@@ -2,9 +2,10 @@ import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { signalQuietly } from './children';
 import { findIdentity } from './process-identity';
 
-const Entries = z.array(z.object({ name: z.string(), pid: z.number().int(), identity: z.string() }));
+const Entries = z.array(z.object({ name: z.string(), pid: z.number().int().positive(), identity: z.string() }));
 type Entry = z.infer<typeof Entries>[number];
 
 /**
@@ -37,9 +38,11 @@ export class PidLedger {
   }
 
   private async read(): Promise<Entry[]> {
-    const text = await readFile(this.file, 'utf8').catch(() => '[]');
-    const parsed = Entries.safeParse(JSON.parse(text));
-    return parsed.success ? parsed.data : [];
+    const text = await readFile(this.file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return '[]';
+      throw error;
+    });
+    return Entries.parse(JSON.parse(text));
   }
 
   private save(): Promise<void> {
@@ -55,10 +58,10 @@ export class PidLedger {
 async function end({ pid, identity }: Entry, graceMs: number): Promise<boolean> {
   const isSame = async () => (await findIdentity(pid)) === identity;
   if (!(await isSame())) return false;
-  process.kill(pid, 'SIGTERM');
+  signalQuietly(pid, 'SIGTERM');
   const deadline = Date.now() + graceMs;
   while (await isSame()) {
-    if (Date.now() > deadline) process.kill(pid, 'SIGKILL');
+    if (Date.now() > deadline) signalQuietly(pid, 'SIGKILL');
     await sleep(25);
   }
   return true;

@@ -1,6 +1,4 @@
 import { spawn } from 'node:child_process';
-import { InternalError } from '@margay/errors';
-import { z } from 'zod';
 import { endWithUs } from '../processes/children';
 
 /** How long an interrupted client may take to say good-bye. */
@@ -13,17 +11,15 @@ export interface TaskOptions {
   workspace: string;
   home: string;
   gatewayUrl: string;
-  apiKey: string;
   apiKeyFile: string;
   environment: Readonly<NodeJS.ProcessEnv>;
   signal: AbortSignal;
 }
 
-/** Runs one task by the command-line client in a session on the workspace; answers the client's exit code. */
-export async function runTask(options: TaskOptions): Promise<number> {
-  const sessionId = await createSession(options);
-  const { cli, task, environment, gatewayUrl, apiKeyFile, home, signal } = options;
-  const child = spawn(process.execPath, [cli, 'run', '--session', sessionId, '--', task], {
+/** Runs one task by the command-line client in a new session on the workspace; answers the client's exit code. */
+export function runTask(options: TaskOptions): Promise<number> {
+  const { cli, task, workspace, environment, gatewayUrl, apiKeyFile, home, signal } = options;
+  const child = spawn(process.execPath, [cli, 'run', '--cwd', workspace, '--', task], {
     env: {
       ...environment,
       MARGAY_URL: gatewayUrl,
@@ -41,19 +37,4 @@ export async function runTask(options: TaskOptions): Promise<number> {
     child.once('error', reject);
     child.once('exit', (code, ended) => resolve(code ?? (ended === 'SIGINT' || ended === 'SIGTERM' ? 130 : 1)));
   });
-}
-
-const CreatedSession = z.object({ session_id: z.string() });
-
-async function createSession({ gatewayUrl, apiKey, workspace, signal }: TaskOptions): Promise<string> {
-  const response = await fetch(`${gatewayUrl}/api/sessions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
-    body: JSON.stringify({ cwd: workspace }),
-    signal,
-  });
-  const text = await response.text();
-  if (!response.ok)
-    throw new InternalError('session_not_created', `the gateway answered ${response.status} to a new session: ${text}`);
-  return CreatedSession.parse(JSON.parse(text)).session_id;
 }

@@ -9,7 +9,6 @@ import { openHome } from './home';
 import { startCommandLine } from './start';
 
 const FAKE_CLI = `
-console.log(JSON.stringify({ args: process.argv.slice(2), url: process.env.MARGAY_URL, keyFile: process.env.MARGAY_API_KEY_FILE }));
 require('node:fs').writeFileSync(process.env.MARGAY_HOME + '/cli.json', JSON.stringify({ args: process.argv.slice(2), url: process.env.MARGAY_URL }));
 process.exit(8);
 `;
@@ -41,7 +40,8 @@ describe('npm start', () => {
 
   const home = () => join(folder.path, 'home');
   const start = async (...args: string[]) => {
-    const { OPENAI_API_KEY: _key, OPENAI_BASE_URL: _url, ...environment } = launcherConfig().environment;
+    const own = { OPENAI_API_KEY: '', OPENAI_BASE_URL: '', MARGAY_NATS_URL: '', MARGAY_MONGODB_URL: '' };
+    const environment = { ...launcherConfig().environment, ...own };
     const [port] = await freePorts(1);
     return startCommandLine({
       args: ['--home', home(), '--port', String(port), ...args],
@@ -75,11 +75,9 @@ describe('npm start', () => {
   it('runs a task by the client in a session on a copy of the sample, and ends with its exit code', async () => {
     expect(await start('raise', 'the limit')).toBe(8);
     const { args, url } = JSON.parse(await readFile(join(home(), 'cli.json'), 'utf8'));
-    expect(args).toEqual(['run', '--session', 'a'.repeat(32), '--', 'raise the limit']);
+    expect(args).toEqual(['run', '--cwd', expect.stringMatching(/home\/workspaces\/sample-/), '--', 'raise the limit']);
+    expect(await readFile(join(args[2], 'config.py'), 'utf8')).toContain('session_daily_limit');
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
-    expect(await readFile(join(home(), 'logs/control.log'), 'utf8')).toMatch(
-      /session \{"cwd":".*home\/workspaces\/sample-/,
-    );
     expect(await recorded()).toEqual([]);
   }, 60_000);
 
@@ -95,7 +93,9 @@ describe('npm start', () => {
       const exitCode = start();
       await Promise.race([printed.promise, exitCode]);
       const failure = expect(exitCode).rejects.toMatchObject({ reason: 'server_ended' });
-      process.kill((await recorded()).find((entry) => entry.name === name)?.pid ?? 0, 'SIGKILL');
+      const { pid } = (await recorded()).find((entry) => entry.name === name) ?? {};
+      if (pid === undefined) throw new Error(`${name} is not recorded`);
+      process.kill(pid, 'SIGKILL');
       await failure;
       expect(await recorded()).toEqual([]);
     },

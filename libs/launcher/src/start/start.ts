@@ -171,7 +171,6 @@ class LocalRun {
       workspace,
       home: this.home.directory,
       gatewayUrl: platform.gatewayUrl,
-      apiKey: platform.apiKey,
       apiKeyFile: platform.apiKeyFile,
       environment: this.config.environment,
       signal: this.command.signal,
