@@ -1,5 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as tick } from 'node:timers/promises';
@@ -9,6 +10,8 @@ import { Registry } from 'prom-client';
 import { generateKeys } from '../auth/key-files';
 import { KeyRing } from '../auth/key-ring';
 import { createLogger } from '../logging/logger';
+import { currentTraceparent, withSpan } from '../telemetry/spans';
+import { startTelemetry } from '../telemetry/telemetry';
 import { grpcClient } from './grpc-client';
 import { GrpcServer, type GrpcServerOptions } from './grpc-server';
 import type { CallContext, GrpcClient, GrpcHandlers } from './service-types';
@@ -215,6 +218,35 @@ describe('unary calls', () => {
     expect(text).toContain('code="UNAUTHENTICATED"} 1');
   });
 
+  it('refuse a message above the size limit with words', async () => {
+    const client = await sessions({ getState: () => Promise.reject(new Error('reached')) });
+    const request = sessionsPb.GetStateRequest.fromPartial({ sessionId: 'x'.repeat(9_000_000) });
+    expect(await failureOf(client.getState(request, { principal }))).toMatchObject({ reason: 'too_large' });
+  });
+
+  it('continue the trace of the caller', async () => {
+    const telemetry = await startTelemetry({
+      service: 'test',
+      exporter: { export: (_, done) => done({ code: 0 }), shutdown: async () => undefined },
+    });
+    closers.push(() => telemetry.close());
+    let inside: string | undefined;
+    const client = await sessions({
+      getState: async () => {
+        inside = currentTraceparent();
+        return sessionsPb.GetStateResponse.fromPartial({});
+      },
+    });
+    const outside = await withSpan('outer', {}, async () => {
+      await client.getState(sessionsPb.GetStateRequest.fromPartial({}), { principal });
+      return currentTraceparent();
+    });
+    const traceId = (traceparent: string | undefined) => traceparent?.split('-')[1];
+    expect(traceId(outside)).toMatch(/^[0-9a-f]{32}$/);
+    expect(traceId(inside)).toBe(traceId(outside));
+    expect(inside).not.toBe(outside);
+  });
+
   it('work over a Unix socket', async () => {
     const listen = `unix:${join(directory, 'mcp.sock')}`;
     await newServer({ listen })
@@ -270,10 +302,10 @@ describe('server streams', () => {
 
   it('hold the producer back while the reader is slow', async () => {
     let produced = 0;
-    const messages = 400;
+    const messages = 120;
     const client = await sessions({
       async *readBlob() {
-        for (; produced < messages; produced += 1) yield page(produced % 256, 256 * 1024);
+        for (; produced < messages; produced += 1) yield page(produced % 256, 128 * 1024);
       },
     });
     const iterator = client.readBlob(request, { principal })[Symbol.asyncIterator]();
@@ -390,7 +422,40 @@ describe('duplex streams', () => {
     stream.resume();
     await attached.promise;
     await server.close(20);
-    expect(isMargayError(await failure)).toBe(true);
+    expect(await failure).toMatchObject({ code: 'UNAVAILABLE', retryable: true });
+  });
+
+  it('end with CANCELLED when the caller cancels', async () => {
+    const client = await runners({ attach: (stream) => void stream.resume() });
+    const stream = client.attach({ principal });
+    const failure = new Promise((resolve) => stream.on('error', resolve));
+    stream.resume();
+    stream.cancel();
+    expect(await failure).toMatchObject({ code: 'CANCELLED' });
+  });
+
+  it('end with UNAVAILABLE when the connection breaks', async () => {
+    const { port } = await newServer()
+      .add(runnersPb.RunnersDefinition, refuseAll<GrpcHandlers<Runners>>({ attach: (stream) => void stream.resume() }))
+      .start();
+    const sockets = new Set<Socket>();
+    const proxy = createServer((inbound) => {
+      const outbound = connect(port, '127.0.0.1');
+      for (const socket of [inbound, outbound]) sockets.add(socket.on('error', () => socket.destroy()));
+      inbound.pipe(outbound).pipe(inbound);
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+    closers.push(() => new Promise<void>((resolve) => proxy.close(() => resolve())));
+    const client = grpcClient(runnersPb.RunnersDefinition, `127.0.0.1:${(proxy.address() as AddressInfo).port}`, {
+      keys: gateway,
+    });
+    closers.push(() => client.close());
+    const stream = client.attach({ principal });
+    const failure = new Promise((resolve) => stream.on('error', resolve));
+    stream.resume();
+    await client.waitForReady(2_000);
+    for (const socket of sockets) socket.resetAndDestroy();
+    expect(await failure).toMatchObject({ code: 'UNAVAILABLE', retryable: true });
   });
 
   it('get a new connection after the age limit, and the cut is visible', async () => {

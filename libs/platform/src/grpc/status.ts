@@ -1,6 +1,14 @@
-import { Metadata, type ServiceError } from '@grpc/grpc-js';
+import { Metadata, status as GrpcStatus, type ServiceError } from '@grpc/grpc-js';
 import { METADATA } from '@margay/contracts';
-import { CancelledError, CODES, codeFromGrpc, errorOf, isMargayError, type MargayError } from '@margay/errors';
+import {
+  CancelledError,
+  CODES,
+  codeFromGrpc,
+  errorOf,
+  isMargayError,
+  type ErrorCode,
+  type MargayError,
+} from '@margay/errors';
 
 const MAX_MESSAGE = 4_000;
 const MAX_DETAILS_BYTES = 16_000;
@@ -31,26 +39,37 @@ export function fromServiceError(error: unknown, target: string, signal?: AbortS
   if (!isServiceError(error)) return error;
   if (signal?.aborted)
     return new CancelledError('cancelled', `The call of ${target} was cancelled.`, { cause: signal.reason });
-  const code = codeFromGrpc(error.code);
   const reason = textOf(error.metadata, METADATA.reason);
-  if (reason === undefined) return transportError(code, error, target);
+  if (reason === undefined) return transportError(error, target);
   const details = decodeDetails(error.metadata);
   const retryAfter = textOf(error.metadata, METADATA.retryAfterMs);
-  return errorOf(code, reason, error.details, {
+  return errorOf(codeFromGrpc(error.code), reason, error.details, {
     ...(details && { details }),
     ...(retryAfter !== undefined && { retryAfterMs: Number(retryAfter) }),
   });
 }
 
-function transportError(code: MargayError['code'], error: ServiceError, target: string): MargayError {
-  const sentences: Partial<Record<MargayError['code'], [string, string]>> = {
-    UNAVAILABLE: ['unavailable', `${target} cannot be reached; try again shortly`],
-    DEADLINE_EXCEEDED: ['deadline_exceeded', `${target} did not answer in time`],
-    CANCELLED: ['cancelled', `The call of ${target} was cancelled`],
-    UNIMPLEMENTED: ['unimplemented', `${target} does not offer this method; it may be of an older version`],
-  };
-  const [reason, sentence] = sentences[code] ?? ['transport', `The call of ${target} failed in transport`];
-  return errorOf(code, reason, `${sentence} (${error.details}).`, { cause: error });
+/** What grpc-js itself reports, e.g. for a server that was killed, in terms a caller can act on. */
+function transportError(error: ServiceError, target: string): MargayError {
+  const code = transportCode(error);
+  const [reason, sentence] = TRANSPORT[code] ?? ['transport', 'failed in transport'];
+  return errorOf(code, reason, `${target} ${sentence} (${error.details}).`, { cause: error });
+}
+
+const TRANSPORT: Partial<Record<ErrorCode, [reason: string, sentence: string]>> = {
+  UNAVAILABLE: ['unavailable', 'cannot be reached or was cut off; try again shortly'],
+  DEADLINE_EXCEEDED: ['deadline_exceeded', 'did not answer in time'],
+  CANCELLED: ['cancelled', 'was cancelled'],
+  UNIMPLEMENTED: ['unimplemented', 'is not offered there; that service may be of an older version'],
+  INVALID_ARGUMENT: ['too_large', 'was given or gave a message above the size limit'],
+};
+
+function transportCode({ code, details }: ServiceError): ErrorCode {
+  // Only our own cancellation says this; a server that closes or dies resets its streams with the same status.
+  if (code === GrpcStatus.CANCELLED && details !== 'Cancelled on client') return 'UNAVAILABLE';
+  if (code === GrpcStatus.INTERNAL && details.startsWith('Received RST_STREAM')) return 'UNAVAILABLE';
+  if (code === GrpcStatus.RESOURCE_EXHAUSTED && details.includes('larger than')) return 'INVALID_ARGUMENT';
+  return codeFromGrpc(code);
 }
 
 function decodeDetails(metadata: Metadata): Record<string, unknown> | undefined {
