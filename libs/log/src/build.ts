@@ -18,6 +18,7 @@ export interface Fold<T extends { command: Command }> {
 }
 
 export function bodyHash(command: Command): string {
+  if ('run' in command && command.run.requestHash !== undefined) return command.run.requestHash;
   const { commitId: _, ...body } = command;
   return sha256Hex(canonicalJson(body));
 }

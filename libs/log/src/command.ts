@@ -26,6 +26,11 @@ export interface RunRequest {
   pool: string;
   options: RunOptions;
   traceparent?: string;
+  /**
+   * SHA-256 of what the client sent: repeats are told by it, since the rest also depends on the session's present state
+   * and on the trace. Absent: the whole command counts.
+   */
+  requestHash?: string;
 }
 
 export interface AcceptCommand extends Identified {

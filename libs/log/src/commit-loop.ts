@@ -9,8 +9,11 @@ import { readConfirmedTip, readTip } from './read-tip';
 import type { CommitStore } from './store';
 
 export type CommitOutcome =
-  /** Stored; `head` is the state after the document that holds the command. */
-  | { ok: true; c: number; answer: Answer; head: Head }
+  /**
+   * Stored; `head` is the state after the document that holds the command. `replayed`: it was found stored, as a repeat
+   * is (or a first one whose acknowledgement was lost).
+   */
+  | { ok: true; c: number; answer: Answer; head: Head; replayed: boolean }
   /** Refused; `head` is the confirmed end of the log on which that was decided. */
   | { ok: false; rejection: Rejection; head: Head };
 
@@ -220,7 +223,7 @@ export class CommitLoop {
   private async refuse(lane: Lane, tip: Tip, rejected: Refused[], pending: Pending[]): Promise<Pending[]> {
     for (const { item, rejection } of rejected) {
       const stored = this.rules.findStored ? await this.findStored(lane, item) : undefined;
-      if (stored) this.answerFrom(stored, item);
+      if (stored) this.answerFrom(stored, item, true);
       else item.settle({ ok: false, rejection, head: tip.head });
     }
     return without(
@@ -254,7 +257,7 @@ export class CommitLoop {
       if (outcome === 'inserted') {
         lane.cache = tipOf(document);
         this.options.onCommitted?.(document);
-        for (const item of accepted) this.answerFrom(document, item);
+        for (const item of accepted) this.answerFrom(document, item, false);
         return accepted;
       }
       const settled = await this.adoptStored(lane, accepted);
@@ -273,7 +276,7 @@ export class CommitLoop {
       const stored = inKnown ?? (await this.findStored(lane, item));
       if (!stored) continue;
       documents.set(stored._id, stored);
-      this.answerFrom(stored, item);
+      this.answerFrom(stored, item, true);
       settled.push(item);
     }
     for (const document of documents.values()) this.options.onCommitted?.(document);
@@ -296,7 +299,7 @@ export class CommitLoop {
     }
   }
 
-  private answerFrom(document: CommitDocument, item: Pending): void {
+  private answerFrom(document: CommitDocument, item: Pending, replayed: boolean): void {
     const stored = document.commands.find(({ commitId }) => commitId === item.command.commitId);
     if (stored && stored.bodyHash !== item.bodyHash)
       item.settle({
@@ -304,7 +307,7 @@ export class CommitLoop {
         rejection: { reason: 'idempotency_key_reused', message: 'this key was used with another body' },
         head: document.head,
       });
-    else item.settle({ ok: true, c: document.c, answer: stored?.answer ?? {}, head: document.head });
+    else item.settle({ ok: true, c: document.c, answer: stored?.answer ?? {}, head: document.head, replayed });
   }
 
   /** Reads are repeated until the store answers. */
