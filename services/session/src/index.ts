@@ -1,1 +1,3 @@
-export {};
+export { startSession } from './start';
+export { SessionConfig } from './config';
+export { MongoCommitStore } from './commits/mongo-commit-store';

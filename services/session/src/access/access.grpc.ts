@@ -1,0 +1,23 @@
+import type { accessPb } from '@margay/contracts';
+import { PermissionDeniedError } from '@margay/errors';
+import type { GrpcHandlers } from '@margay/platform';
+import { requireOperator, type AccessService } from './access.service';
+
+export function accessHandlers(access: AccessService): GrpcHandlers<typeof accessPb.AccessDefinition> {
+  return {
+    async authenticate({ keyId, secretSha256 }, context) {
+      if (context.principal().principal !== 'system:gateway')
+        throw new PermissionDeniedError('gateway_only', 'only the gateway authenticates keys');
+      const { scopes, ...identity } = await access.authenticate(keyId, secretSha256);
+      return { ...identity, scopes: scopes ?? [], allScopes: scopes === null };
+    },
+    async createTenant({ slug, name }, context) {
+      requireOperator(context.principal().role);
+      return { tenantId: await access.createTenant(slug, name) };
+    },
+    createKey({ tenantId, label, role }, context) {
+      requireOperator(context.principal().role);
+      return access.createKey(tenantId, label, role);
+    },
+  };
+}

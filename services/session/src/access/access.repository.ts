@@ -1,0 +1,86 @@
+import { Role } from '@margay/contracts';
+import type { Collection } from 'mongodb';
+import { isDuplicateKey } from '../store/mongo-errors';
+
+export interface TenantRow {
+  _id: string;
+  /** The row's own id: every document names its tenant. */
+  tenantId: string;
+  slug: string;
+  name: string;
+  state: 'active' | 'suspended' | 'deleting' | 'deleted';
+  createdAt: Date;
+}
+
+export interface MemberRow {
+  /** `<tenant>.<principal>`. */
+  _id: string;
+  tenantId: string;
+  principal: string;
+  role: Role;
+  addedAt: Date;
+}
+
+export interface KeyRow {
+  /** 32 hex. */
+  _id: string;
+  tenantId: string;
+  principal: string;
+  label: string;
+  /** SHA-256 of the whole key text, hex. */
+  secretHash: string;
+  scopes: string[] | null;
+  createdAt: Date;
+  expiresAt: Date | null;
+  revokedAt: Date | null;
+}
+
+/** The collections `tenants`, `members` and `keys`. */
+export class AccessRepository {
+  constructor(
+    private readonly tenants: Collection<TenantRow>,
+    private readonly members: Collection<MemberRow>,
+    private readonly keys: Collection<KeyRow>,
+  ) {}
+
+  async createIndexes(): Promise<void> {
+    await this.tenants.createIndex({ slug: 1 }, { unique: true, name: 'slug_v1' });
+    await this.keys.createIndex({ tenantId: 1, principal: 1 }, { name: 'tenant_principal_v1' });
+  }
+
+  /** @returns false where a tenant with this id or slug exists */
+  insertTenant(tenant: TenantRow): Promise<boolean> {
+    return insertNew(this.tenants, tenant);
+  }
+
+  insertMember(member: MemberRow): Promise<boolean> {
+    return insertNew(this.members, member);
+  }
+
+  insertKey(key: KeyRow): Promise<boolean> {
+    return insertNew(this.keys, key);
+  }
+
+  async findTenant(id: string): Promise<TenantRow | undefined> {
+    return (await this.tenants.findOne({ _id: id })) ?? undefined;
+  }
+
+  async findKey(id: string): Promise<KeyRow | undefined> {
+    return (await this.keys.findOne({ _id: id })) ?? undefined;
+  }
+
+  async findRole(tenantId: string, principal: string): Promise<Role | undefined> {
+    const member = await this.members.findOne({ _id: `${tenantId}.${principal}` });
+    return member ? Role.parse(member.role) : undefined;
+  }
+}
+
+async function insertNew<T extends { _id: string }>(collection: Collection<T>, row: T): Promise<boolean> {
+  try {
+    await collection.insertOne(row as never);
+    return true;
+  } catch (error) {
+    if (isDuplicateKey(error)) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,116 @@
+import { CommitStore, commitKey, type CommitDocument, type Head } from '@margay/log';
+import type { Collection, Filter } from 'mongodb';
+import { isDuplicateKey } from '../store/mongo-errors';
+
+/** A commit as MongoDB holds it: open JSON (the head) as text, since its keys may hold dots and dollars. */
+interface StoredCommit extends Omit<CommitDocument, 'head' | 'effectsDueAt'> {
+  head: string;
+  /** Milliseconds since the epoch; absent once the effects are applied. */
+  effectsDueAt?: number;
+}
+
+interface SessionBound {
+  _id: string;
+  c: number;
+}
+
+/** How long a linearizable read may wait for a majority. */
+const LINEARIZABLE_MAX_MS = 5_000;
+const PAGE = 200;
+
+/** The session log in the collection `commits`; see docs/protocol.md §1. */
+export class MongoCommitStore extends CommitStore {
+  constructor(
+    private readonly commits: Collection<StoredCommit>,
+    private readonly sessions: Collection<SessionBound>,
+  ) {
+    super();
+  }
+
+  async createIndexes(): Promise<void> {
+    await this.commits.createIndex({ sessionId: 1, commitIds: 1 }, { unique: true, name: 'commitIds_v1' });
+    await this.commits.createIndex({ sessionId: 1, ts0: 1 }, { name: 'ts0_v1' });
+    await this.commits.createIndex({ effectsDueAt: 1 }, { sparse: true, name: 'effectsDueAt_v1' });
+  }
+
+  async insert(document: CommitDocument): Promise<'inserted' | 'exists'> {
+    try {
+      await this.commits.insertOne(toStored(document));
+      return 'inserted';
+    } catch (error) {
+      if (isDuplicateKey(error)) return 'exists';
+      throw error;
+    }
+  }
+
+  async findByCommitId(sessionId: string, commitId: string): Promise<CommitDocument | undefined> {
+    return fromStored(await this.commits.findOne({ sessionId, commitIds: commitId }));
+  }
+
+  async readNumber(
+    sessionId: string,
+    c: number,
+    options: { linearizable?: boolean } = {},
+  ): Promise<CommitDocument | undefined> {
+    const how = options.linearizable
+      ? { readConcern: { level: 'linearizable' as const }, maxTimeMS: LINEARIZABLE_MAX_MS }
+      : {};
+    return fromStored(await this.commits.findOne({ _id: commitKey(sessionId, c) }, how));
+  }
+
+  async *range(sessionId: string, from: number, to = 9_999_999_999): AsyncIterable<CommitDocument> {
+    const filter: Filter<StoredCommit> = { _id: { $gte: commitKey(sessionId, from), $lte: commitKey(sessionId, to) } };
+    let expected = Math.max(1, from);
+    for await (const stored of this.commits.find(filter).sort({ _id: 1 }).batchSize(PAGE)) {
+      // A page that skips a number was read while it was being written: what follows is for the next reader.
+      if (stored.c !== expected) return;
+      expected += 1;
+      yield fromStored(stored) as CommitDocument;
+    }
+  }
+
+  async findNumberByTs(sessionId: string, ts: number): Promise<number> {
+    const found = await this.commits
+      .find({ sessionId, ts0: { $lte: ts } })
+      .sort({ ts0: -1 })
+      .limit(1)
+      .project<{ c: number }>({ c: 1 })
+      .next();
+    return found?.c ?? 0;
+  }
+
+  async lowerBound(sessionId: string): Promise<number> {
+    const row = await this.sessions.findOne({ _id: sessionId }, { projection: { c: 1 } });
+    return row?.c ?? 0;
+  }
+
+  /** Which of these (session, number) pairs exist; at most 1,000. */
+  async existing(keys: { sessionId: string; c: number }[]): Promise<string[]> {
+    const ids = keys.map(({ sessionId, c }) => commitKey(sessionId, c));
+    const found = this.commits.find({ _id: { $in: ids } }).project<{ sessionId: string }>({ sessionId: 1 });
+    return (await found.toArray()).map(({ sessionId }) => sessionId);
+  }
+
+  /** Commits whose effects were due before this time, oldest first. */
+  async overdue(beforeMs: number, limit: number): Promise<CommitDocument[]> {
+    const found = this.commits
+      .find({ effectsDueAt: { $lte: beforeMs } })
+      .sort({ effectsDueAt: 1 })
+      .limit(limit);
+    return (await found.toArray()).map((stored) => fromStored(stored) as CommitDocument);
+  }
+
+  async clearEffectsMark(id: string): Promise<void> {
+    await this.commits.updateOne({ _id: id }, { $unset: { effectsDueAt: 1 } });
+  }
+}
+
+function toStored(document: CommitDocument): StoredCommit {
+  const { head, effectsDueAt, ...rest } = document;
+  return { ...rest, head: JSON.stringify(head), ...(effectsDueAt === null ? {} : { effectsDueAt }) };
+}
+
+function fromStored(stored: StoredCommit | null): CommitDocument | undefined {
+  if (!stored) return undefined;
+  return { ...stored, head: JSON.parse(stored.head) as Head, effectsDueAt: stored.effectsDueAt ?? null };
+}

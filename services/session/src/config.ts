@@ -1,0 +1,46 @@
+import { z } from 'zod';
+
+const Project = z.object({ path: z.string().min(1), description: z.string().default('') });
+
+/** A JSON object in one variable, e.g. `{"shop":{"path":"/srv/shop"}}`. */
+const ProjectsJson = z
+  .string()
+  .default('{}')
+  .transform((text, context) => {
+    try {
+      return JSON.parse(text) as unknown;
+    } catch {
+      context.addIssue({ code: 'custom', message: 'is not JSON' });
+      return z.NEVER;
+    }
+  })
+  .pipe(z.record(z.string().min(1), Project));
+
+export const SessionConfig = z.object({
+  MARGAY_SESSION_LISTEN: z.string(),
+  MARGAY_MONGODB_URL: z.string(),
+  MARGAY_MONGODB_DATABASE: z.string().default('margay_g0'),
+  MARGAY_NATS_URL: z.string(),
+  MARGAY_KEYS_DIR: z.string(),
+  MARGAY_TOOL_EXECUTOR_URL: z.string(),
+  /** Text of the first key; without it no key is made at the first start. */
+  MARGAY_BOOTSTRAP_KEY: z.string().optional(),
+  /** First part of the keys this installation makes. */
+  MARGAY_CELL: z
+    .string()
+    .regex(/^[a-z0-9]{1,8}$/)
+    .default('local'),
+  MARGAY_PROJECTS: ProjectsJson,
+  /** Sessions may name a host folder as their workspace: only with the process driver on one's own machine. */
+  MARGAY_ALLOW_EXTERNAL_CWD: z.stringbool().default(false),
+  /** Model of sessions that name none; without it runs answer `models_not_ready`. */
+  MARGAY_MODEL: z.string().optional(),
+  OPENAI_BASE_URL: z.string().optional(),
+  OPENAI_API_KEY: z.string().optional(),
+  MARGAY_POOL: z.string().default('default'),
+  /** Steps of a run's whole agent tree; 0 = unlimited. */
+  MARGAY_STEP_BUDGET: z.coerce.number().int().min(0).default(0),
+  /** A runner whose beat has not moved for so long is lost. */
+  MARGAY_RUNNER_LOST_SECONDS: z.coerce.number().positive().default(15),
+});
+export type SessionConfig = z.infer<typeof SessionConfig>;

@@ -1,0 +1,188 @@
+import { subjects } from '@margay/contracts';
+import type { CommitDocument, Head } from '@margay/log';
+import type { Logger, NatsBus } from '@margay/platform';
+import type { SessionLog } from '../commits/session-log';
+import type { AttachedRunner } from './attached-runner';
+import { pickFairly } from './fairness';
+import type { RunGrants } from './run-grants';
+import { runRowOf, type RunRepository, type RunRow } from './run.repository';
+
+const POLL_MS = 1_000;
+const CANDIDATES = 200;
+
+export interface DispatcherPorts {
+  log: SessionLog;
+  runs: RunRepository;
+  grants: RunGrants;
+  bus: NatsBus;
+  logger: Logger;
+}
+
+/**
+ * Gives queued runs to attached runners with free slots. The store is the queue; a nudge, a freed slot and a poll each
+ * second lead to a look at it. Losers of a claim pick again.
+ */
+export class Dispatcher {
+  private readonly runners = new Map<string, AttachedRunner>();
+  private readonly running = new Set<string>();
+  private readonly again = new Set<string>();
+  /** Pools whose queue held runs when no slot was free: new runs wait behind those. */
+  private readonly backlogged = new Set<string>();
+  private timer?: NodeJS.Timeout;
+  private readonly stops: (() => void)[] = [];
+
+  constructor(
+    private readonly ports: DispatcherPorts,
+    private readonly pools: string[],
+  ) {}
+
+  start(): void {
+    for (const pool of this.pools)
+      this.stops.push(this.ports.bus.subscribe(subjects.dispatch(pool), () => void this.dispatch(pool)));
+    this.stops.push(this.ports.log.onCommitted((document) => this.onCommitted(document)));
+    this.timer = setInterval(() => this.pools.forEach((pool) => void this.dispatch(pool)), POLL_MS);
+    this.timer.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.timer);
+    for (const stop of this.stops) stop();
+  }
+
+  attach(runner: AttachedRunner): void {
+    this.runners.set(runner.instance, runner);
+    void this.dispatch(runner.pool);
+  }
+
+  /** @returns false where the runner attached again meanwhile */
+  detach(runner: AttachedRunner): boolean {
+    if (this.runners.get(runner.instance) !== runner) return false;
+    this.runners.delete(runner.instance);
+    return true;
+  }
+
+  /** Free slots of the runners attached here, per pool. */
+  slots(pool: string): { free: number; held: number } {
+    const runners = [...this.runners.values()].filter((runner) => runner.pool === pool);
+    return {
+      free: runners.reduce((sum, { free }) => sum + free, 0),
+      held: runners.reduce((sum, { heldCount }) => sum + heldCount, 0),
+    };
+  }
+
+  /** Looks at the queue of a pool until it is empty or no slot is free. One look at a time; a call meanwhile repeats it. */
+  async dispatch(pool: string): Promise<void> {
+    if (this.running.has(pool)) {
+      this.again.add(pool);
+      return;
+    }
+    this.running.add(pool);
+    try {
+      do {
+        this.again.delete(pool);
+        await this.drainQueue(pool);
+      } while (this.again.has(pool));
+    } catch (error) {
+      this.ports.logger.warn({ err: error, pool }, 'the run queue could not be read');
+    } finally {
+      this.running.delete(pool);
+    }
+  }
+
+  /** A run that was just queued here starts at once if a runner is free: the claim makes it safe, the row may follow. */
+  private onCommitted({ head, effects }: CommitDocument): void {
+    for (const effect of effects) {
+      if (effect.kind !== 'run') continue;
+      if (effect.state !== 'queued') this.onRunLeft(effect.runId, effect.owner);
+      else if (head.run) this.offer(head, head.run.pool);
+    }
+  }
+
+  private onRunLeft(runId: string, owner: string | null): void {
+    for (const runner of this.runners.values()) {
+      if (runner.instance === owner || !runner.onRunLeft(runId)) continue;
+      if (this.backlogged.has(runner.pool)) void this.dispatch(runner.pool);
+    }
+  }
+
+  private offer(head: Head, pool: string): void {
+    const row = runRowOf(head);
+    if (!row) return;
+    this.onRunLeft(row._id, null);
+    const runner = this.backlogged.has(pool) ? undefined : this.freest(pool);
+    if (runner) void this.claim(runner, row).catch((error: unknown) => this.claimFailed(row, error));
+    else this.ports.bus.publish(subjects.dispatch(pool), '');
+  }
+
+  private async drainQueue(pool: string): Promise<void> {
+    if (!this.freest(pool)) return;
+    let queued = await this.ports.runs.queued(pool, CANDIDATES);
+    this.backlogged.delete(pool);
+    if (queued.length === 0) return;
+    const running = await this.ports.runs.runningByTenant(pool);
+    const started = new Map<string, number>();
+    const claims: Promise<void>[] = [];
+    while (queued.length > 0) {
+      const runner = this.freest(pool);
+      if (!runner) break;
+      const row = pickFairly(queued, running, started);
+      queued = queued.filter((other) => other !== row);
+      running.set(row.tenantId, (running.get(row.tenantId) ?? 0) + 1);
+      started.set(row.principal, (started.get(row.principal) ?? 0) + 1);
+      claims.push(this.claim(runner, row).catch((error: unknown) => this.claimFailed(row, error)));
+    }
+    if (queued.length > 0) this.backlogged.add(pool);
+    await Promise.all(claims);
+  }
+
+  private freest(pool: string): AttachedRunner | undefined {
+    let best: AttachedRunner | undefined;
+    for (const runner of this.runners.values())
+      if (runner.pool === pool && runner.free > (best?.free ?? 0)) best = runner;
+    return best;
+  }
+
+  private async claim(runner: AttachedRunner, row: RunRow): Promise<void> {
+    runner.reserve();
+    const commitId = `claim.${row._id}.${row.epoch}.${runner.instance}`;
+    const outcome = await this.ports.log
+      .submit(row.sessionId, { kind: 'claim', commitId, runId: row._id, epoch: row.epoch, owner: runner.instance })
+      .catch((error: unknown) => {
+        runner.giveBack();
+        throw error;
+      });
+    if (!outcome.ok) {
+      runner.giveBack();
+      await this.correctRow(row, outcome.head);
+      return;
+    }
+    await this.assign(runner, outcome.head, outcome.c, row);
+  }
+
+  private async assign(runner: AttachedRunner, head: Head, claimC: number, row: RunRow): Promise<void> {
+    const { run } = head;
+    const epoch = row.epoch + 1;
+    if (run?.id !== row._id || head.epoch !== epoch) {
+      // Cancelled within the same commit.
+      runner.giveBack();
+      return;
+    }
+    const grant = await this.ports.grants.sign(head, run, epoch);
+    const { sessionId } = head;
+    runner.assign({ sessionId, runId: run.id, epoch, claimC, grant, traceparent: run.traceparent ?? '' });
+  }
+
+  /** A refused claim shows that the row is stale: it is written again from the head on which the claim was refused. */
+  private async correctRow(row: RunRow, head: Head): Promise<void> {
+    const present = runRowOf(head);
+    if (present?._id === row._id) await this.ports.runs.project(present);
+    else await this.ports.runs.project({ ...row, c: head.c, state: 'done', owner: null });
+  }
+
+  private claimFailed(row: RunRow, error: unknown): void {
+    this.ports.logger.warn(
+      { err: error, sessionId: row.sessionId, runId: row._id },
+      'a queued run could not be claimed',
+    );
+  }
+}

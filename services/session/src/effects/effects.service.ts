@@ -1,0 +1,87 @@
+import type { executorPb } from '@margay/contracts';
+import type { CommitDocument, Effect } from '@margay/log';
+import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
+import type { MongoCommitStore } from '../commits/mongo-commit-store';
+import { runRowOf, type RunRepository } from '../dispatch/run.repository';
+import type { SessionRepository } from './session.repository';
+
+/** How long the fence of a sandbox may take before it is left to the janitor. */
+const FENCE_TIMEOUT_MS = 1_000;
+
+export interface EffectsPorts {
+  store: MongoCommitStore;
+  sessions: SessionRepository;
+  runs: RunRepository;
+  executor: GrpcClient<typeof executorPb.ExecutorDefinition>;
+  logger: Logger;
+}
+
+/** Applies what a commit owes to other documents and services. Idempotent, in any order, as often as you like. */
+export class EffectsService {
+  private readonly inFlight = new Map<string, Promise<void>>();
+
+  constructor(private readonly ports: EffectsPorts) {}
+
+  /** Applies all effects and clears the mark; what fails stays marked for the janitor. Never rejects. */
+  apply(document: CommitDocument): Promise<void> {
+    if (document.effects.length === 0) return Promise.resolve();
+    const applied = this.applyAll(document).finally(() => this.inFlight.delete(document._id));
+    this.inFlight.set(document._id, applied);
+    return applied;
+  }
+
+  /** Waits until the effects of a commit that this replica is applying were tried. */
+  async settled(commitKey: string): Promise<void> {
+    await this.inFlight.get(commitKey);
+  }
+
+  private async applyAll(document: CommitDocument): Promise<void> {
+    try {
+      await Promise.all(document.effects.map((effect) => this.applyOne(document, effect)));
+      await this.ports.store.clearEffectsMark(document._id);
+    } catch (error) {
+      this.ports.logger.warn(
+        { err: error, sessionId: document.sessionId, c: document.c },
+        'effects are left to the janitor',
+      );
+    }
+  }
+
+  private async applyOne(document: CommitDocument, effect: Effect): Promise<void> {
+    switch (effect.kind) {
+      case 'session':
+        return this.ports.sessions.project(document.head);
+      case 'run':
+        return this.projectRun(document, effect);
+      case 'fence':
+        return this.fence(document, effect);
+    }
+  }
+
+  private async projectRun(document: CommitDocument, effect: Effect & { kind: 'run' }): Promise<void> {
+    const present = runRowOf(document.head);
+    if (present?._id === effect.runId) return this.ports.runs.project(present);
+    // The run is over: its row only needs to leave the queue.
+    const { tenantId, sessionId, c } = document;
+    await this.ports.runs.project({
+      _id: effect.runId,
+      tenantId,
+      sessionId,
+      c,
+      pool: '',
+      state: effect.state,
+      epoch: effect.epoch,
+      owner: null,
+      principal: '',
+      queuedAtMs: 0,
+    });
+  }
+
+  private async fence(document: CommitDocument, effect: Effect & { kind: 'fence' }): Promise<void> {
+    const { sessionId, tenantId } = document;
+    await this.ports.executor.fenceSession(
+      { sessionId, epoch: effect.epoch, kill: effect.kill },
+      { principal: systemPrincipal('session', tenantId), timeoutMs: FENCE_TIMEOUT_MS },
+    );
+  }
+}

@@ -1,0 +1,46 @@
+import type { Logger } from '@margay/platform';
+import type { MongoCommitStore } from '../commits/mongo-commit-store';
+import type { RunJournal } from './run-journal';
+
+const PROBE_MS = 2_000;
+const PROBE_MAX = 1_000;
+
+/** Journals open at this replica; each session is probed every two seconds for commits that no message announced. */
+export class JournalRegistry {
+  private readonly journals = new Set<RunJournal>();
+  private timer?: NodeJS.Timeout;
+
+  constructor(
+    private readonly store: MongoCommitStore,
+    private readonly logger: Logger,
+  ) {}
+
+  start(): void {
+    this.timer = setInterval(() => {
+      this.probe().catch((error: unknown) => this.logger.warn({ err: error }, 'open journals could not be probed'));
+    }, PROBE_MS);
+    this.timer.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.timer);
+  }
+
+  add(journal: RunJournal): void {
+    this.journals.add(journal);
+  }
+
+  remove(journal: RunJournal): void {
+    this.journals.delete(journal);
+  }
+
+  private async probe(): Promise<void> {
+    const all = [...this.journals];
+    for (let from = 0; from < all.length; from += PROBE_MAX) {
+      const page = all.slice(from, from + PROBE_MAX);
+      const keys = page.map((journal) => ({ sessionId: journal.run.sessionId, c: journal.nextC }));
+      const ahead = new Set(await this.store.existing(keys));
+      for (const journal of page) if (ahead.has(journal.run.sessionId)) journal.follow(journal.nextC);
+    }
+  }
+}

@@ -1,0 +1,40 @@
+import { EVENT_PAYLOADS, RUNNER_EVENT_TYPES, isEventType, type EventInput } from '@margay/contracts';
+import { z } from 'zod';
+
+const RunnerEvent = z
+  .object({ type: z.string(), payload: z.record(z.string(), z.unknown()) })
+  .transform((event, context): EventInput => {
+    const { type, payload } = event;
+    if (!isEventType(type) || !RUNNER_EVENT_TYPES.has(type)) {
+      context.addIssue({ code: 'custom', message: `a runner may not write events of type ${type}` });
+      return z.NEVER;
+    }
+    const checked = EVENT_PAYLOADS[type].safeParse(payload);
+    if (!checked.success) {
+      context.addIssue({ code: 'custom', message: `${type}: ${z.prettifyError(checked.error)}` });
+      return z.NEVER;
+    }
+    return { type, payload } as EventInput;
+  });
+
+/** Kinds that only the log itself writes: a runner can't forge what a person said or how a run ended. */
+const LOG_KINDS = new Set(['run', 'user', 'inbox', 'consumed', 'sandbox', 'end']);
+const OpenRecord = z.looseObject({
+  kind: z.string().refine((kind) => !LOG_KINDS.has(kind), 'is a kind of the log itself'),
+});
+
+const progress = {
+  events: z.array(RunnerEvent).default([]),
+  records: z.array(OpenRecord).default([]),
+  consumedTo: z.number().int().min(0).optional(),
+};
+
+const Completion = z.looseObject({ done: z.boolean(), done_reason: z.string().min(1) });
+
+/** What a runner sends over its Journal; run and epoch come from the stream, not from the message. */
+export const RunnerMessage = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('step'), ...progress, sandbox: z.object({ incarnation: z.string().min(1) }).optional() }),
+  z.object({ kind: z.literal('finish'), ...progress, text: z.string(), completion: Completion }),
+  z.object({ kind: z.literal('release'), cause: z.string() }),
+]);
+export type RunnerMessage = z.infer<typeof RunnerMessage>;

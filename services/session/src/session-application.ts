@@ -1,0 +1,174 @@
+import { accessPb, executorPb, runnersPb, sessionsPb } from '@margay/contracts';
+import {
+  GrpcServer,
+  grpcClient,
+  type KeyRing,
+  type Logger,
+  type ManagementServer,
+  type MongoConnection,
+  type NatsBus,
+} from '@margay/platform';
+import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
+import type { GridFSBucket } from 'mongodb';
+import { mongo as driver } from 'mongoose';
+import { accessHandlers } from './access/access.grpc';
+import { AccessRepository } from './access/access.repository';
+import { AccessService } from './access/access.service';
+import { publishCommit } from './commits/live';
+import { MongoBlobStore } from './commits/mongo-blob-store';
+import { MongoCommitStore } from './commits/mongo-commit-store';
+import { SessionLog } from './commits/session-log';
+import type { SessionConfig } from './config';
+import { Dispatcher } from './dispatch/dispatcher';
+import { RunGrants } from './dispatch/run-grants';
+import { RunRepository } from './dispatch/run.repository';
+import { RunnerWatch } from './dispatch/runner-watch';
+import { RunnerRepository } from './dispatch/runner.repository';
+import { EffectsService } from './effects/effects.service';
+import { Janitor } from './effects/janitor';
+import { SessionRepository } from './effects/session.repository';
+import { JournalRegistry } from './journal/journal-registry';
+import { runnersHandlers } from './journal/runners.grpc';
+import { LeaseRepository } from './leases/lease.repository';
+import { SessionMetrics } from './metrics';
+import { ModelsService } from './projects/models.service';
+import { ProjectsService } from './projects/projects.service';
+import { SessionsService } from './sessions/sessions.service';
+import { sessionsHandlers } from './sessions/sessions.grpc';
+import { TagRepository } from './sessions/tag.repository';
+
+export interface SessionContext {
+  config: SessionConfig;
+  keys: KeyRing;
+  bus: NatsBus;
+  logger: Logger;
+  management: ManagementServer;
+  /** Random per process start. */
+  instance: string;
+}
+
+const STORE_WAIT_MS = 60_000;
+const CLOSE_GRACE_MS = 2_000;
+
+/** The session service: everything it is made of, in the order in which it starts and the reverse of it. */
+export class SessionApplication implements OnApplicationBootstrap, BeforeApplicationShutdown {
+  private stop?: () => Promise<void>;
+
+  constructor(
+    private readonly context: SessionContext,
+    private readonly mongo: MongoConnection,
+  ) {}
+
+  async onApplicationBootstrap(): Promise<void> {
+    const { config, keys, bus, logger, management, instance } = this.context;
+    await this.mongo.ready(STORE_WAIT_MS);
+    const metrics = new SessionMetrics(management.registry);
+    const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
+
+    const { connection } = this.mongo;
+    const collection = connection.collection.bind(connection);
+    const store = new MongoCommitStore(collection('commits') as never, collection('sessions') as never);
+    const blobs = new MongoBlobStore(new driver.GridFSBucket(connection.db as never) as unknown as GridFSBucket);
+    const sessionRows = new SessionRepository(collection('sessions') as never);
+    const runRows = new RunRepository(collection('runs') as never);
+    const runnerRows = new RunnerRepository(collection('runners') as never);
+    const leases = new LeaseRepository(collection('leases') as never, instance);
+    const accessRows = new AccessRepository(
+      collection('tenants') as never,
+      collection('members') as never,
+      collection('keys') as never,
+    );
+    const tags = new TagRepository(collection('tags') as never);
+    for (const owner of [store, sessionRows, runRows, accessRows]) await owner.createIndexes();
+
+    const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
+    await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
+
+    const log = new SessionLog(store, blobs, { commitSeconds: (seconds) => metrics.commitDuration.observe(seconds) });
+    const projects = new ProjectsService(config);
+    const models = new ModelsService(config, logger);
+    const grants = new RunGrants(keys, projects);
+    const effects = new EffectsService({ store, sessions: sessionRows, runs: runRows, executor, logger });
+    const janitor = new Janitor(store, effects, leases, logger, (count) => metrics.janitorRepairs.inc(count));
+    const dispatcher = new Dispatcher({ log, runs: runRows, grants, bus, logger }, [config.MARGAY_POOL]);
+    const watch = new RunnerWatch({
+      log,
+      runs: runRows,
+      runners: runnerRows,
+      logger,
+      lostAfterMs: config.MARGAY_RUNNER_LOST_SECONDS * 1_000,
+      pool: config.MARGAY_POOL,
+      onTakeover: (cause) => metrics.takeovers.inc({ cause }),
+    });
+    const journals = new JournalRegistry(store, logger);
+    const sessions = new SessionsService({
+      log,
+      effects,
+      tags,
+      projects,
+      models,
+      pool: config.MARGAY_POOL,
+      stepBudget: config.MARGAY_STEP_BUDGET,
+    });
+
+    log.onCommitted((document) => {
+      publishCommit(bus, document);
+      void effects.apply(document);
+      if (document.head.run === null && document.effects.length > 0 && document.head.lastRun)
+        metrics.runsEnded.inc({ done_reason: document.head.lastRun.doneReason });
+    });
+    const removeChecks = this.registerManagement(runRows, dispatcher, metrics);
+
+    const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger })
+      .add(
+        sessionsPb.SessionsDefinition,
+        sessionsHandlers({ sessions, log, blobs, rows: sessionRows, projects, models }),
+      )
+      .add(accessPb.AccessDefinition, accessHandlers(access))
+      .add(
+        runnersPb.RunnersDefinition,
+        runnersHandlers({ log, bus, dispatcher, watch, runners: runnerRows, grants, journals, logger }),
+      );
+    await server.start();
+    dispatcher.start();
+    watch.start();
+    journals.start();
+    janitor.start();
+
+    this.stop = async () => {
+      removeChecks();
+      for (const part of [janitor, journals, watch, dispatcher]) part.stop();
+      await server.close(CLOSE_GRACE_MS);
+      log.close();
+      executor.close();
+    };
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    await this.stop?.();
+  }
+
+  private registerManagement(runs: RunRepository, dispatcher: Dispatcher, metrics: SessionMetrics): () => void {
+    const { management, bus, config } = this.context;
+    const removals = [
+      management.registerCheck('session.store', 'ready', () => this.mongo.ping()),
+      management.registerCheck('session.nats', 'ready', () =>
+        bus.isConnected ? undefined : { degraded: 'NATS is down' },
+      ),
+      management.registerRoute('/internal/demand/', async (pool) => {
+        const { queued, running } = await runs.demand(pool);
+        return { body: { pool, queued, running, demand: queued + running } };
+      }),
+    ];
+    const gauge = setInterval(() => {
+      const { free, held } = dispatcher.slots(config.MARGAY_POOL);
+      metrics.runnerSlots.set({ pool: config.MARGAY_POOL, state: 'free' }, free);
+      metrics.runnerSlots.set({ pool: config.MARGAY_POOL, state: 'held' }, held);
+    }, 5_000);
+    gauge.unref();
+    return () => {
+      clearInterval(gauge);
+      for (const remove of removals) remove();
+    };
+  }
+}

@@ -1,0 +1,86 @@
+import type { Principal, sessionsPb } from '@margay/contracts';
+import { PermissionDeniedError } from '@margay/errors';
+import type { GrpcHandlers } from '@margay/platform';
+import { requireAccess, seesAllSessions } from '../access/access-rules';
+import type { MongoBlobStore } from '../commits/mongo-blob-store';
+import type { SessionLog } from '../commits/session-log';
+import type { SessionRepository } from '../effects/session.repository';
+import type { ModelsService } from '../projects/models.service';
+import type { ProjectsService } from '../projects/projects.service';
+import { replay } from './replay';
+import { stateMessage, summaryOfHead, summaryOfRow } from './session.mapper';
+import type { SessionsService } from './sessions.service';
+
+export interface SessionsGrpcPorts {
+  sessions: SessionsService;
+  log: SessionLog;
+  blobs: MongoBlobStore;
+  rows: SessionRepository;
+  projects: ProjectsService;
+  models: ModelsService;
+}
+
+/** Lists without a limit end here; more is paged. */
+const LIST_MAX = 2_000;
+const PROBE_MAX = 1_000;
+
+export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof sessionsPb.SessionsDefinition> {
+  const { sessions, log } = ports;
+  return {
+    createSession: (request, context) => sessions.create(context.principal(), request),
+    acceptRun: (request, context) => sessions.accept(context.principal(), request),
+    sendMessage: (request, context) => sessions.message(context.principal(), request),
+    interruptRun: async ({ sessionId }, context) => ({
+      interrupted: await sessions.interrupt(context.principal(), sessionId),
+    }),
+    cancelRun: async ({ sessionId }, context) => ({ canceled: await sessions.cancel(context.principal(), sessionId) }),
+    terminateSession: ({ sessionId }, context) => sessions.terminate(context.principal(), sessionId),
+    async getSession({ sessionId }, context) {
+      const head = await sessions.confirmedHead(context.principal(), sessionId);
+      return { summaryJson: JSON.stringify(summaryOfHead(head)) };
+    },
+    async getState({ sessionId }, context) {
+      return { state: stateMessage(await sessions.confirmedHead(context.principal(), sessionId)) };
+    },
+    async listSessions({ projects, pinned, limit, offset }, context) {
+      // Nothing can be pinned yet, so `pinned=true` finds nothing.
+      if (pinned === true) return { summariesJson: [] };
+      const principal = context.principal();
+      const rows = await ports.rows.list({
+        ...ownOnly(principal),
+        tenantId: principal.tenantId,
+        projects,
+        limit: limit ?? LIST_MAX,
+        offset,
+      });
+      return { summariesJson: rows.map((row) => JSON.stringify(summaryOfRow(row))) };
+    },
+    readCommits: (request, context) => replay(log, context.principal(), request),
+    async probeCommits({ probes }, context) {
+      if (context.principal().principal !== 'system:gateway')
+        throw new PermissionDeniedError('gateway_only', 'only the gateway probes sessions');
+      return { sessionIds: await log.store.existing(probes.slice(0, PROBE_MAX)) };
+    },
+    async *readBlob({ sessionId, blobId, offset, length }, context) {
+      const { tenantId } = context.principal();
+      requireAccess(context.principal(), await log.recentHead(sessionId));
+      const totalBytes = await ports.blobs.size(tenantId, blobId);
+      const end = length === 0 ? totalBytes : Math.min(totalBytes, offset + length);
+      yield { totalBytes, chunk: Buffer.alloc(0) };
+      if (offset >= end) return;
+      for await (const chunk of ports.blobs.read(tenantId, blobId, offset, end)) yield { totalBytes: 0, chunk };
+    },
+    async listProjects() {
+      return { projectsJson: (await ports.projects.list()).map((project) => JSON.stringify(project)) };
+    },
+    async listModels() {
+      const models = await ports.models.list();
+      const capabilities = Object.fromEntries(models.map((model) => [model, { supports_vision: false }]));
+      return { models, defaultModel: ports.models.defaultModel ?? '', capabilitiesJson: JSON.stringify(capabilities) };
+    },
+  };
+}
+
+function ownOnly(principal: Principal): { owner?: string } {
+  return seesAllSessions(principal) ? {} : { owner: principal.principal };
+}

@@ -1,0 +1,123 @@
+import type { runnersPb } from '@margay/contracts';
+import { systemPrincipal, type GrpcClient } from '@margay/platform';
+
+type RunnersClient = GrpcClient<typeof runnersPb.RunnersDefinition>;
+type Response = NonNullable<runnersPb.JournalResponse['message']>;
+
+/** Messages of a stream, taken one at a time. */
+class Mailbox<T> {
+  private readonly waiting: ((item: T) => void)[] = [];
+  private readonly items: T[] = [];
+
+  put(item: T): void {
+    const taker = this.waiting.shift();
+    if (taker) taker(item);
+    else this.items.push(item);
+  }
+
+  take(): Promise<T> {
+    const item = this.items.shift();
+    return item === undefined ? new Promise((resolve) => this.waiting.push(resolve)) : Promise.resolve(item);
+  }
+}
+
+/** A runner played by a spec, over the real streams. */
+export class ScriptedRunner {
+  readonly assigns = new Mailbox<runnersPb.Assign>();
+  private readonly stream: ReturnType<RunnersClient['attach']>;
+
+  constructor(
+    private readonly client: RunnersClient,
+    readonly instance: string,
+    pool: string,
+    slots = 10,
+  ) {
+    this.stream = client.attach({ principal: systemPrincipal('agent-runner', '_platform') });
+    this.stream.on('data', ({ message }) => {
+      if (message?.$case === 'assign') this.assigns.put(message.value);
+    });
+    this.stream.on('error', () => undefined);
+    this.stream.write({ message: { $case: 'hello', value: { instance, pool, slots, version: '1' } } });
+  }
+
+  /** The next assignment of this session; runs that other tests left in the queue are passed over. */
+  async assignOf(sessionId: string): Promise<runnersPb.Assign> {
+    for (;;) {
+      const assign = await this.assigns.take();
+      if (assign.sessionId === sessionId) return assign;
+    }
+  }
+
+  heartbeat(runs: runnersPb.HeldRun[], freeSlots = 10): void {
+    this.stream.write({ message: { $case: 'heartbeat', value: { beat: 1, freeSlots, runs } } });
+  }
+
+  /** Like a killed process: the stream is cut. */
+  die(): void {
+    this.stream.cancel();
+  }
+
+  detach(): void {
+    this.stream.write({ message: { $case: 'drained', value: {} } });
+    this.stream.end();
+  }
+
+  async openJournal(assign: runnersPb.Assign): Promise<ScriptedJournal> {
+    const journal = new ScriptedJournal(this.client, assign);
+    await journal.open();
+    return journal;
+  }
+}
+
+export class ScriptedJournal {
+  readonly messages = new Mailbox<Response>();
+  readonly records: { kind: string; [field: string]: unknown }[] = [];
+  private readonly stream: ReturnType<RunnersClient['journal']>;
+  private count = 0;
+
+  constructor(
+    client: RunnersClient,
+    private readonly assign: runnersPb.Assign,
+  ) {
+    this.stream = client.journal({ grant: assign.grant });
+    this.stream.on('data', ({ message }) => message && this.messages.put(message));
+    this.stream.on('error', () => undefined);
+  }
+
+  async open(): Promise<void> {
+    const { sessionId, runId, epoch, grant } = this.assign;
+    this.stream.write({ message: { $case: 'open', value: { sessionId, runId, epoch, grant, haveC: 0 } } });
+    for (;;) {
+      const message = await this.messages.take();
+      if (message.$case !== 'opened') throw new Error(`opened expected, not ${message.$case}`);
+      this.records.push(...message.value.records.map(({ json }) => JSON.parse(json) as { kind: string }));
+      if (message.value.last) return;
+    }
+  }
+
+  /** Sends a command and returns the next message of the stream. */
+  async send(
+    command: object,
+    commitId = `${this.assign.runId}.${this.assign.epoch}.${(this.count += 1)}`,
+  ): Promise<Response> {
+    this.stream.write({ message: { $case: 'commit', value: { commitId, commandJson: JSON.stringify(command) } } });
+    return this.messages.take();
+  }
+
+  finish(text: string, consumedTo?: number): Promise<Response> {
+    return this.send({
+      kind: 'finish',
+      text,
+      completion: { done: true, done_reason: 'completed', task_result: text },
+      consumedTo,
+    });
+  }
+
+  delta(delta: runnersPb.JournalDelta): void {
+    this.stream.write({ message: { $case: 'delta', value: delta } });
+  }
+
+  close(): void {
+    this.stream.end();
+  }
+}

@@ -1,0 +1,157 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { accessPb, executorPb, runnersPb, sessionsPb, type Principal } from '@margay/contracts';
+import { freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
+import {
+  createLogger,
+  generateKeys,
+  GrpcServer,
+  grpcClient,
+  KeyRing,
+  ManagementServer,
+  systemPrincipal,
+  type GrpcClient,
+  type RunningService,
+} from '@margay/platform';
+import { MongoConnection } from '@margay/platform/mongo';
+import { startSession } from '../start';
+
+const logger = createLogger({ service: 'spec', level: 'off' });
+
+/** A session service on real servers, with everything around it that a spec talks to. */
+export class SessionHarness {
+  readonly fences: executorPb.FenceSessionRequest[] = [];
+  readonly owner: Principal = principalOf('default', 'user:ada', 'owner');
+  sessions!: GrpcClient<typeof sessionsPb.SessionsDefinition>;
+  access!: GrpcClient<typeof accessPb.AccessDefinition>;
+  runners!: GrpcClient<typeof runnersPb.RunnersDefinition>;
+  private readonly database = `spec_${randomBytes(6).toString('hex')}`;
+  private readonly closers: (() => Promise<void> | void)[] = [];
+  private servers!: OpenServers;
+  private directory!: string;
+  private environment: NodeJS.ProcessEnv = {};
+  private replica?: RunningService;
+
+  async start(overrides: NodeJS.ProcessEnv = {}): Promise<void> {
+    this.directory = await mkdtemp(join(tmpdir(), 'margay-session-'));
+    this.servers = await openServers({ directory: this.directory, allow: TEST_SOURCES });
+    const keysDirectory = join(this.directory, 'keys');
+    await generateKeys(keysDirectory, ['gateway', 'session', 'agent-runner', 'tool-executor']);
+    const [sessionPort, executorPort] = await freePorts(2);
+    await this.startExecutor(keysDirectory, executorPort ?? 0);
+    this.environment = {
+      MARGAY_SESSION_LISTEN: `127.0.0.1:${sessionPort}`,
+      MARGAY_MONGODB_URL: this.servers.store.url,
+      MARGAY_MONGODB_DATABASE: this.database,
+      MARGAY_NATS_URL: this.servers.nats.url,
+      MARGAY_KEYS_DIR: keysDirectory,
+      MARGAY_TOOL_EXECUTOR_URL: `127.0.0.1:${executorPort}`,
+      MARGAY_MODEL: 'spec-model',
+      // Other spec files share the broker: nudges of their pools are not ours.
+      MARGAY_POOL: this.database,
+      ...overrides,
+    };
+    await this.startReplica();
+    const gateway = await KeyRing.load(keysDirectory, 'gateway');
+    const runner = await KeyRing.load(keysDirectory, 'agent-runner');
+    const address = `127.0.0.1:${sessionPort}`;
+    this.sessions = grpcClient(sessionsPb.SessionsDefinition, address, { keys: gateway, logger });
+    this.access = grpcClient(accessPb.AccessDefinition, address, { keys: gateway, logger });
+    this.runners = grpcClient(runnersPb.RunnersDefinition, address, { keys: runner, logger });
+    for (const client of [this.sessions, this.access, this.runners]) this.closers.push(() => client.close());
+  }
+
+  get pool(): string {
+    return this.database;
+  }
+
+  async startReplica(): Promise<void> {
+    const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
+    this.replica = await startSession(this.environment, { logger, management });
+  }
+
+  async stopReplica(): Promise<void> {
+    await this.replica?.close();
+    delete this.replica;
+  }
+
+  async stop(): Promise<void> {
+    for (const close of this.closers.reverse()) await close();
+    await this.stopReplica();
+    await this.dropDatabase();
+    await this.servers.stop();
+    await rm(this.directory, { recursive: true, force: true });
+  }
+
+  async createSession(
+    principal = this.owner,
+    overrides: Partial<sessionsPb.CreateSessionRequest> = {},
+  ): Promise<string> {
+    const request = sessionsPb.CreateSessionRequest.fromPartial(overrides);
+    return (await this.sessions.createSession(request, { principal })).sessionId;
+  }
+
+  accept(
+    sessionId: string,
+    text: string,
+    idempotencyKey = '',
+    principal = this.owner,
+  ): Promise<sessionsPb.AcceptRunResponse> {
+    return this.sessions.acceptRun(sessionsPb.AcceptRunRequest.fromPartial({ sessionId, text, idempotencyKey }), {
+      principal,
+    });
+  }
+
+  /** All stored events of a session, parsed. */
+  async events(
+    sessionId: string,
+    principal = this.owner,
+  ): Promise<{ type: string; payload: Record<string, unknown>; seq: number; ts: string }[]> {
+    const found: { type: string; payload: Record<string, unknown>; seq: number; ts: string }[] = [];
+    const pages = this.sessions.readCommits({ sessionId, from: undefined }, { principal });
+    for await (const { commits } of pages)
+      for (const { frames } of commits)
+        found.push(...frames.map(({ json }) => JSON.parse(json) as (typeof found)[number]));
+    return found;
+  }
+
+  async state(sessionId: string): Promise<sessionsPb.SessionState> {
+    const { state } = await this.sessions.getState({ sessionId }, { principal: this.owner });
+    if (!state) throw new Error('state expected');
+    return state;
+  }
+
+  private async startExecutor(keysDirectory: string, port: number): Promise<void> {
+    const keys = await KeyRing.load(keysDirectory, 'tool-executor');
+    const refuse = () => Promise.reject(new Error('not part of this spec'));
+    const server = new GrpcServer({ listen: `127.0.0.1:${port}`, keys, logger }).add(executorPb.ExecutorDefinition, {
+      listTools: refuse,
+      execute: () => {
+        throw new Error('not part of this spec');
+      },
+      cancelCall: refuse,
+      release: refuse,
+      fenceSession: (request) => {
+        this.fences.push(request);
+        return Promise.resolve({});
+      },
+    });
+    await server.start();
+    this.closers.push(() => server.close(100));
+  }
+
+  private async dropDatabase(): Promise<void> {
+    const mongo = new MongoConnection({ url: this.servers.store.url, database: this.database, logger, name: 'spec' });
+    await mongo.ready(10_000);
+    await mongo.connection.dropDatabase();
+    await mongo.close();
+  }
+}
+
+export function principalOf(tenantId: string, principal: string, role: Principal['role']): Principal {
+  return { v: 1, iss: 'gateway', tenantId, principal, role, scopes: null };
+}
+
+export const gatewayPrincipal = systemPrincipal('gateway', 'default');

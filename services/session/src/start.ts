@@ -1,0 +1,23 @@
+import { randomBytes } from 'node:crypto';
+import { NestFactory } from '@nestjs/core';
+import { KeyRing, NatsBus, nestLogger, parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
+import { SessionModule } from './app.module';
+import { SessionConfig } from './config';
+
+/** Starts the session service in this process. */
+export async function startSession(environment: NodeJS.ProcessEnv, shared: ServiceShared): Promise<RunningService> {
+  const config = parseConfig(SessionConfig, environment);
+  const logger = shared.logger.child({ service: 'session' });
+  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'session');
+  const bus = new NatsBus({ url: config.MARGAY_NATS_URL, name: 'session', logger });
+  await bus.start();
+  const instance = randomBytes(8).toString('hex');
+  const module = SessionModule.with({ config, keys, bus, logger, management: shared.management, instance });
+  const application = await NestFactory.createApplicationContext(module, { logger: nestLogger(logger) });
+  return {
+    async close() {
+      await application.close();
+      await bus.close();
+    },
+  };
+}
