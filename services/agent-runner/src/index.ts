@@ -1,1 +1,2 @@
-export {};
+export { startAgentRunner } from './start';
+export { AgentRunnerConfig } from './config';

@@ -1,0 +1,119 @@
+import { runnersPb } from '@margay/contracts';
+import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
+
+type RunnersClient = GrpcClient<typeof runnersPb.RunnersDefinition>;
+type AttachStream = ReturnType<RunnersClient['attach']>;
+
+/** Tenant of calls that concern the installation and no tenant. */
+const PLATFORM = '_platform';
+const RECONNECT_FIRST_MS = 50;
+const RECONNECT_MAX_MS = 1_000;
+/** Without an answer to heartbeats for so long a runner stops its work by itself. */
+const SELF_FENCE_MS = 10_000;
+
+export interface AttachHost {
+  freeSlots(): number;
+  heldRuns(): runnersPb.HeldRun[];
+  onAssign(assign: runnersPb.Assign): void;
+  onRevoke(revoke: runnersPb.Revoke): void;
+  onGrant(grant: runnersPb.RenewedGrant): void;
+  /** Nobody answers: others may have taken the runs over. */
+  onSilence(): void;
+}
+
+export interface AttachOptions {
+  client: RunnersClient;
+  host: AttachHost;
+  instance: string;
+  pool: string;
+  slots: number;
+  version: string;
+  heartbeatMs: number;
+  logger: Logger;
+}
+
+/** Keeps one `Attach` stream open to some session replica, for as long as the process lives. */
+export class AttachClient {
+  private stream?: AttachStream;
+  private beat = 0;
+  private answeredAtMs = performance.now();
+  private isSilent = false;
+  private isClosed = false;
+  private reconnectMs = RECONNECT_FIRST_MS;
+  private heartbeatTimer?: NodeJS.Timeout;
+  private reconnectTimer?: NodeJS.Timeout;
+
+  constructor(private readonly options: AttachOptions) {}
+
+  get isAttached(): boolean {
+    return this.stream !== undefined && !this.isSilent;
+  }
+
+  start(): void {
+    this.connect();
+    this.heartbeatTimer = setInterval(() => this.heartbeat(), this.options.heartbeatMs);
+  }
+
+  /** Says that nothing is left here and that nothing more will be taken. */
+  drained(): void {
+    this.stream?.write({ message: { $case: 'drained', value: {} } });
+  }
+
+  close(): void {
+    this.isClosed = true;
+    clearInterval(this.heartbeatTimer);
+    clearTimeout(this.reconnectTimer);
+    this.stream?.end();
+  }
+
+  /** Says at once how many slots are free, e.g. after a run has ended. */
+  heartbeat(): void {
+    const { host } = this.options;
+    this.beat += 1;
+    const value = { beat: this.beat, freeSlots: host.freeSlots(), runs: host.heldRuns() };
+    this.stream?.write({ message: { $case: 'heartbeat', value } });
+    if (performance.now() - this.answeredAtMs < SELF_FENCE_MS || this.isSilent) return;
+    this.isSilent = true;
+    this.options.logger.warn({ silentMs: SELF_FENCE_MS }, 'no session replica answers; all runs here are stopped');
+    host.onSilence();
+  }
+
+  private connect(): void {
+    const { client, instance, pool, slots, version, logger } = this.options;
+    const stream = client.attach({ principal: systemPrincipal('agent-runner', PLATFORM) });
+    this.stream = stream;
+    stream.on('data', ({ message }) => this.onMessage(message));
+    stream.on('error', (error: Error) => {
+      logger.debug({ err: error }, 'the Attach stream failed');
+      this.reconnectAfter(stream);
+    });
+    stream.on('end', () => this.reconnectAfter(stream));
+    stream.write({ message: { $case: 'hello', value: { instance, pool, slots, version } } });
+    this.heartbeat();
+  }
+
+  private reconnectAfter(stream: AttachStream): void {
+    if (this.isClosed || this.stream !== stream) return;
+    delete this.stream;
+    this.reconnectTimer = setTimeout(() => this.connect(), this.reconnectMs * (0.5 + Math.random()));
+    this.reconnectMs = Math.min(this.reconnectMs * 2, RECONNECT_MAX_MS);
+  }
+
+  private onMessage(message: runnersPb.AttachResponse['message']): void {
+    const { host } = this.options;
+    switch (message?.$case) {
+      case 'assign':
+        return host.onAssign(message.value);
+      case 'revoke':
+        return host.onRevoke(message.value);
+      case 'heartbeatAck':
+        this.answeredAtMs = performance.now();
+        this.isSilent = false;
+        this.reconnectMs = RECONNECT_FIRST_MS;
+        for (const grant of message.value.grants) host.onGrant(grant);
+        return;
+      case undefined:
+        return;
+    }
+  }
+}

@@ -1,0 +1,32 @@
+import { Inbox, RunStopped, type InboxItem, type StopCause } from '@margay/engine';
+
+/** Inbox of one run, fed by its Journal stream. */
+export class GrpcInbox extends Inbox {
+  private readonly items: InboxItem[] = [];
+  private readonly listeners = new Set<() => void>();
+  private readonly stopping = new AbortController();
+  readonly stop: AbortSignal = this.stopping.signal;
+
+  since(afterN: number): InboxItem[] {
+    return this.items.filter(({ n }) => n > afterN);
+  }
+
+  onInterrupt(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** Items in any order, some perhaps known already. */
+  add(items: InboxItem[]): void {
+    for (const item of items) {
+      if (this.items.some(({ n }) => n === item.n)) continue;
+      this.items.push(item);
+      if (item.kind === 'interrupt') for (const listener of [...this.listeners]) listener();
+    }
+    this.items.sort((a, b) => a.n - b.n);
+  }
+
+  stopFor(cause: StopCause): void {
+    if (!this.stop.aborted) this.stopping.abort(new RunStopped(cause));
+  }
+}

@@ -1,0 +1,111 @@
+import type { executorPb, runnersPb, ToolDescriptor } from '@margay/contracts';
+import { allowAll, runAgent, type Model, type StopCause } from '@margay/engine';
+import { runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import { GrpcInbox } from '../journal/grpc-inbox';
+import { GrpcJournal, type OwnedRun } from '../journal/grpc-journal';
+import { ExecutorTools } from '../tools/executor-tools';
+import { SystemClock, SystemIds } from './system-clock';
+
+export interface HostedRunPorts {
+  runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
+  executor: GrpcClient<typeof executorPb.ExecutorDefinition>;
+  model: Model;
+  descriptors: () => Promise<ToolDescriptor[]>;
+  logger: Logger;
+}
+
+/** How long a hand-over may take before the process goes on without it: the session service takes the run back then. */
+const RELEASE_MS = 2_000;
+
+/** One run at one epoch, driven here until it ends, is stopped, or is handed over. */
+export class HostedRun {
+  readonly run: OwnedRun;
+  readonly ended: Promise<void>;
+  private grant: string;
+  private readonly inbox = new GrpcInbox();
+  private readonly journal: GrpcJournal;
+  private settle: () => void = () => undefined;
+
+  constructor(
+    private readonly assign: runnersPb.Assign,
+    private readonly ports: HostedRunPorts,
+  ) {
+    const { sessionId, runId, epoch, grant } = assign;
+    this.run = { sessionId, runId, epoch };
+    this.grant = grant;
+    this.ended = new Promise((resolve) => {
+      this.settle = resolve;
+    });
+    this.journal = new GrpcJournal({
+      client: ports.runners,
+      run: this.run,
+      grant: () => this.grant,
+      inbox: this.inbox,
+      logger: ports.logger,
+    });
+  }
+
+  renew(grant: string): void {
+    this.grant = grant;
+  }
+
+  stop(cause: StopCause): void {
+    this.inbox.stopFor(cause);
+  }
+
+  /** Never rejects. */
+  async drive(): Promise<void> {
+    const { logger } = this.ports;
+    const attributes = {
+      'gen_ai.operation.name': 'invoke_agent',
+      'gen_ai.conversation.id': this.run.sessionId,
+      'margay.run.id': this.run.runId,
+      'margay.run.epoch': this.run.epoch,
+    };
+    try {
+      await runWithTraceparent(this.assign.traceparent, () =>
+        withSpan('invoke_agent root', attributes, () => this.runAgent()),
+      );
+    } catch (error) {
+      // The run stays `running` in the log; the next heartbeats no longer list it, so it is taken over.
+      logger.error({ err: error }, 'the run failed outside the engine');
+    } finally {
+      this.journal.close();
+      this.settle();
+    }
+  }
+
+  private async runAgent(): Promise<void> {
+    const { executor, model, descriptors, logger } = this.ports;
+    const tools = new ExecutorTools({
+      client: executor,
+      grant: () => this.grant,
+      descriptors,
+      onFenced: () => this.inbox.stopFor('fenced'),
+      logger,
+    });
+    const end = await runAgent({
+      model,
+      tools,
+      journal: this.journal,
+      inbox: this.inbox,
+      approvals: allowAll,
+      clock: new SystemClock(),
+      ids: new SystemIds(),
+    });
+    if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver();
+    logger.info({ outcome: end.outcome }, 'the run has left this runner');
+  }
+
+  private async handOver(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, RELEASE_MS);
+    });
+    const released = this.journal
+      .release('drain')
+      .catch((error: unknown) => this.ports.logger.warn({ err: error }, 'the run could not be handed over'));
+    await Promise.race([released, late]);
+    clearTimeout(timer);
+  }
+}
