@@ -69,6 +69,6 @@ export async function openServers(
     };
     return { nats: nats.value, store: store.value, stop };
   }
-  await Promise.all([nats, store].map((result) => (result.status === 'fulfilled' ? result.value.stop() : undefined)));
+  for (const result of [nats, store]) if (result.status === 'fulfilled') await result.value.stop();
   throw nats.status === 'rejected' ? nats.reason : (store as PromiseRejectedResult).reason;
 }

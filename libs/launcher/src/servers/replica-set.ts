@@ -5,7 +5,8 @@ import { UnavailableError } from '@margay/errors';
 const PRIMARY_LIMIT_MS = 30_000;
 const NOT_YET_INITIALIZED = 94;
 
-interface Admin {
+/** The admin database. */
+export interface Admin {
   command(command: Record<string, unknown>): Promise<Record<string, unknown>>;
 }
 
@@ -15,18 +16,21 @@ export async function ensureReplicaSet(port: number): Promise<void> {
   const { mongo } = await import('mongoose');
   const client = new mongo.MongoClient(`mongodb://127.0.0.1:${port}/?directConnection=true`, {
     serverSelectionTimeoutMS: 10_000,
+    // The driver would import it dynamically, which fails under jest.
+    runtimeAdapters: { os },
   });
   try {
     await client.connect();
     const admin: Admin = client.db('admin');
-    await configure(admin, `127.0.0.1:${port}`);
+    await configureReplicaSet(admin, `127.0.0.1:${port}`);
     await waitForPrimary(admin, port);
   } finally {
     await client.close();
   }
 }
 
-async function configure(admin: Admin, host: string): Promise<void> {
+/** Gives the set its one member under the address of this start. */
+export async function configureReplicaSet(admin: Admin, host: string): Promise<void> {
   const config = await findConfig(admin);
   if (!config) {
     await admin.command({ replSetInitiate: { _id: 'margay', members: [{ _id: 0, host }] } });
