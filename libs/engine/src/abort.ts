@@ -1,3 +1,6 @@
+/** Reason of aborts that nobody looks at; making one anew for each costs a stack trace. */
+export const OVER = new Error('over');
+
 /** The promise's outcome, or a rejection with the signal's reason as soon as that aborts. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {

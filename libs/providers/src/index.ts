@@ -1,1 +1,3 @@
-export {};
+export { listModels } from './openai/list-models';
+export { openAiModel, type OpenAiModelOptions, type ProviderAccess } from './openai/openai-model';
+export type { SystemMessages } from './openai/wire-messages';

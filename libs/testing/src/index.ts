@@ -1,3 +1,4 @@
+export { assertPaired, ScriptedModel, scriptedModel, type ScriptedAnswer } from './engine/scripted-model';
 export {
   answer,
   byConversation,

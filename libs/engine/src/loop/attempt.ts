@@ -1,4 +1,4 @@
-import { childOf, untilAborted } from '../abort';
+import { childOf, OVER, untilAborted } from '../abort';
 import { ModelFailure, type Clock, type ModelAnswer, type ModelRequest } from '../ports';
 import type { AgentRun } from './agent-run';
 import type { DeltaStream } from './delta-stream';
@@ -76,7 +76,7 @@ class Watchdog {
   }
 
   stop(): void {
-    this.over.abort();
+    this.over.abort(OVER);
   }
 
   private async watch(onExpired: (failure: ModelFailure) => void): Promise<void> {

@@ -33,7 +33,7 @@ const WRAP_UP =
 export function crossBoundary(
   run: AgentRun,
   carried: Carried,
-  start: { step: number; boundTools: string[] } | undefined,
+  start: { step: number; boundTools: string[] | undefined } | undefined,
 ): Promise<number> {
   if (!run.state.run.isStarted) run.recordPrompt(carried);
   if (start)

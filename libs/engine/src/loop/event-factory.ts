@@ -21,8 +21,9 @@ export class EventFactory {
     private readonly depth: number,
   ) {}
 
-  callStart(step: number, model: string, boundTools: string[]): EventInput {
-    return { type: 'llm_call_start', payload: { ...this.at(step), model, bound_tools: boundTools } };
+  callStart(step: number, model: string, boundTools: string[] | undefined): EventInput {
+    const bound = boundTools ? { bound_tools: boundTools } : {};
+    return { type: 'llm_call_start', payload: { ...this.at(step), model, ...bound } };
   }
 
   callEnd(step: number, answer: ModelAnswer, total: ModelUsage, durationMs: number): EventInput {

@@ -49,8 +49,11 @@ async function drive(run: AgentRun): Promise<FinishedRun> {
     if (ended) return ended;
     checkStepBudget(run, carried);
     const step = run.state.run.answers + 1;
-    const tools = run.state.run.isWrappingUp ? [] : run.tools.modelTools;
-    const start = isStartStored ? undefined : { step, boundTools: tools.map(({ name }) => name) };
+    const { isWrappingUp } = run.state.run;
+    const tools = isWrappingUp ? [] : run.tools.modelTools;
+    // The tools are named where they change, not at every step.
+    const boundTools = step === 1 || isWrappingUp ? tools.map(({ name }) => name) : undefined;
+    const start = isStartStored ? undefined : { step, boundTools };
     const stored = crossBoundary(run, carried, start);
     const asked = await askModel(run, { step, tools, stored });
     await untilAborted(stored, run.stop);

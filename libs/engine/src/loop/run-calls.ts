@@ -1,3 +1,4 @@
+import { OVER } from '../abort';
 import type { Turn } from '../state/turn';
 import type { AgentRun } from './agent-run';
 import { prepareCall, runCall, type FinishedCall, type PreparedCall } from './run-call';
@@ -55,7 +56,7 @@ class ResultGroups {
 
   /** After the last result. */
   rest(): Carried {
-    this.timer?.abort();
+    this.timer?.abort(OVER);
     const { failed, calls } = this.turn;
     if (failed > 0)
       this.run.record(this.carried, {

@@ -1,3 +1,4 @@
+import { OVER } from '../abort';
 import type { Clock } from '../ports';
 
 /** A deadline that may be stopped and started anew. */
@@ -20,6 +21,6 @@ export class TimeLimit<T> {
   }
 
   stop(): void {
-    this.sleeping.abort();
+    this.sleeping.abort(OVER);
   }
 }

@@ -1,5 +1,6 @@
 import type { ToolDescriptor } from '@margay/contracts';
 import { z } from 'zod';
+import { childOf } from '../abort';
 import { epochOfCall } from '../loop/call-ids';
 import { messageOf } from '../loop/plain-text';
 import { Tools, type ModelImage, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '../ports';
@@ -53,8 +54,11 @@ export class LocalTools extends Tools {
   }
 
   private async run(tool: DefinedTool, invocation: ToolInvocation, { signal }: ExecuteOptions): Promise<ToolOutcome> {
+    const call = childOf(signal);
+    const onStop = (): void => call.abort(this.options.stop.reason);
+    this.options.stop.addEventListener('abort', onStop, { once: true });
     const context: ToolContext = {
-      signal: AbortSignal.any([signal, this.options.stop]),
+      signal: call.signal,
       callId: invocation.callId,
       idempotencyKey: invocation.idempotencyKey,
       sessionId: this.options.sessionId,
@@ -68,6 +72,9 @@ export class LocalTools extends Tools {
     } catch (error) {
       if (signal.aborted) return { status: 'cancelled', result: null, error: messageOf(signal.reason) };
       return { status: 'error', result: null, error: inWords(error) };
+    } finally {
+      this.options.stop.removeEventListener('abort', onStop);
+      call.release();
     }
   }
 }

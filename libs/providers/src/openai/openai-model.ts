@@ -2,6 +2,7 @@ import { Model, type ModelAnswer, type ModelRequest } from '@margay/engine';
 import OpenAI from 'openai';
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import type { Stream } from 'openai/streaming';
+import { keepAliveFetch } from '../keep-alive-fetch';
 import { classifyError } from './classify-error';
 import { AnswerCollector } from './collect-answer';
 import { requestBody } from './request-body';
@@ -13,7 +14,8 @@ export interface ProviderAccess {
   /** Empty or absent: no authorization is sent. */
   apiKey?: string;
   headers?: Record<string, string>;
-  fetch?: typeof fetch;
+  /** Default: a lean one over kept connections. */
+  fetch?: typeof globalThis.fetch;
 }
 
 export interface OpenAiModelOptions extends ProviderAccess {
@@ -32,7 +34,7 @@ export function openAiModel(options: OpenAiModelOptions): Model {
 }
 
 /** Nothing is taken from the environment, nothing is logged, nothing is retried. */
-export function openAiClient({ baseUrl, apiKey, headers, fetch }: ProviderAccess): OpenAI {
+export function openAiClient({ baseUrl, apiKey, headers, fetch = keepAliveFetch }: ProviderAccess): OpenAI {
   return new OpenAI({
     ...(baseUrl === undefined ? {} : { baseURL: baseUrl }),
     apiKey: apiKey || 'none',
@@ -42,7 +44,7 @@ export function openAiClient({ baseUrl, apiKey, headers, fetch }: ProviderAccess
     timeout: TRANSPORT_TIMEOUT_MS,
     logLevel: 'off',
     defaultHeaders: { ...(apiKey ? {} : { authorization: null }), ...headers },
-    ...(fetch ? { fetch } : {}),
+    fetch,
   });
 }
 
