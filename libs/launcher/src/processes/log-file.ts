@@ -22,5 +22,17 @@ export async function readLog(file: string, offset: number): Promise<string> {
 /** The last lines of one start, for an error message. */
 export async function lastLines(file: string, offset: number, count = 5): Promise<string> {
   const text = await readLog(file, offset).catch(() => '');
-  return text.trim().split('\n').slice(-count).join(' | ');
+  return text.trim().split('\n').slice(-count).map(readable).join(' | ');
+}
+
+/** The sentence and the cause of a JSON log line; other lines as they are. */
+function readable(line: string): string {
+  if (!line.startsWith('{')) return line;
+  try {
+    const { msg, err } = JSON.parse(line) as { msg?: string; err?: { message?: string } };
+    return [msg, err?.message].filter((part) => part !== undefined).join(': ') || line;
+  } catch {
+    // Cut short or no JSON: shown as it is.
+    return line;
+  }
 }

@@ -83,6 +83,13 @@ describe('supervised process', () => {
     });
   });
 
+  it('shows sentence and cause of JSON log lines', async () => {
+    const line = JSON.stringify({ level: 'error', msg: 'margay ends', err: { message: 'no such database' } });
+    await expect(start(`console.log(${JSON.stringify(line)}); process.exit(1)`)).rejects.toThrow(
+      /: margay ends: no such database$/,
+    );
+  });
+
   it('leaves nothing of one that is not ready in time', async () => {
     const ledger = new PidLedger(join(folder.path, 'pids.json'));
     await expect(start('setInterval(() => {}, 1000)', { readyTimeoutMs: 200, ledger })).rejects.toThrow(
