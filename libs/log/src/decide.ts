@@ -164,7 +164,7 @@ function startRun(head: Head, request: RunRequest, ts: number): Decision {
   const acceptedAt = isoMicros(ts + 1);
   const events: EventInput[] = [
     { type: 'context', payload: request.context },
-    { type: 'run_accepted', payload: { session_id: head.sessionId, run_id: runId, ts: acceptedAt } },
+    { type: 'run_accepted', payload: { session_id: head.sessionId, run_id: runId, ts: acceptedAt, ...traceOf(run) } },
     { type: 'user', payload: { text: request.text, ...attachments } },
   ];
   return {
@@ -185,6 +185,12 @@ function startRun(head: Head, request: RunRequest, ts: number): Decision {
     ],
     answer: { session_id: head.sessionId, run_id: runId, steered: false },
   };
+}
+
+/** Id of the run's trace, for people who look for it. */
+function traceOf({ traceparent }: HeadRun): { trace_id?: string } {
+  const traceId = traceparent?.split('-')[1];
+  return traceId === undefined ? {} : { trace_id: traceId };
 }
 
 function steer(head: Head, command: MessageCommand): Decision {
@@ -245,7 +251,7 @@ function endRun(head: Head, run: HeadRun, text: string, completion: Completion):
     },
     events: [
       { event: { type: 'assistant', payload: { text } }, runId: run.id },
-      { event: { type: 'completion', payload: { ...completion } }, runId: run.id },
+      { event: { type: 'completion', payload: { ...completion, ...traceOf(run) } }, runId: run.id },
     ],
     records: [{ kind: 'end', runId: run.id, doneReason: completion.done_reason, text }],
     answer: {},
