@@ -46,6 +46,8 @@ export const CODES: Record<ErrorCode, CodeFacts> = {
 const HTTP_BY_REASON: Record<string, number> = {
   session_terminated: 410,
   too_large: 413,
+  unsupported_media_type: 415,
+  range_not_satisfiable: 416,
   validation: 422,
 };
 

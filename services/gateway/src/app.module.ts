@@ -1,0 +1,35 @@
+import { Module } from '@nestjs/common';
+import { APP_INTERCEPTOR } from '@nestjs/core';
+import { AuthController } from './auth/auth.controller';
+import { CatalogController } from './catalog/catalog.controller';
+import { CatalogService } from './catalog/catalog.service';
+import { AnswerInterceptor } from './http/answer';
+import { operationsIn } from './http/operation';
+import { OpenApi } from './openapi/open-api';
+import { BlobController } from './session/blob.controller';
+import { BlobService } from './session/blob.service';
+import { SessionController } from './session/session.controller';
+import { SessionService } from './session/session.service';
+import { StreamController } from './stream/stream.controller';
+import { SystemController } from './system/system.controller';
+
+const CONTROLLERS = [
+  SessionController,
+  StreamController,
+  BlobController,
+  CatalogController,
+  AuthController,
+  SystemController,
+];
+
+@Module({
+  controllers: CONTROLLERS,
+  providers: [
+    SessionService,
+    BlobService,
+    CatalogService,
+    { provide: OpenApi, useFactory: () => new OpenApi(operationsIn(CONTROLLERS)) },
+    { provide: APP_INTERCEPTOR, useClass: AnswerInterceptor },
+  ],
+})
+export class AppModule {}

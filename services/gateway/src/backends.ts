@@ -1,0 +1,28 @@
+import { accessPb, executorPb, sessionsPb } from '@margay/contracts';
+import { grpcClient, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
+
+type Sessions = GrpcClient<typeof sessionsPb.SessionsDefinition>;
+type Access = GrpcClient<typeof accessPb.AccessDefinition>;
+type Executor = GrpcClient<typeof executorPb.ExecutorDefinition>;
+
+export interface BackendAddresses {
+  session: string;
+  toolExecutor: string;
+}
+
+/** Clients of the services behind the gateway. */
+export class Backends {
+  readonly sessions: Sessions;
+  readonly access: Access;
+  readonly executor: Executor;
+
+  constructor(addresses: BackendAddresses, options: { keys: KeyRing; logger: Logger }) {
+    this.sessions = grpcClient(sessionsPb.SessionsDefinition, addresses.session, options);
+    this.access = grpcClient(accessPb.AccessDefinition, addresses.session, options);
+    this.executor = grpcClient(executorPb.ExecutorDefinition, addresses.toolExecutor, options);
+  }
+
+  close(): void {
+    for (const client of [this.sessions, this.access, this.executor]) client.close();
+  }
+}

@@ -1,0 +1,77 @@
+import { NestFactory } from '@nestjs/core';
+import type { NestFastifyApplication } from '@nestjs/platform-fastify';
+import { subjects } from '@margay/contracts';
+import { nestLogger, systemPrincipal, type Logger } from '@margay/platform';
+import type { Registry } from 'prom-client';
+import { AppModule } from './app.module';
+import { Admission } from './auth/admission';
+import { Authenticator } from './auth/authenticator';
+import { RateLimiter, type RateLimit } from './auth/rate-limiter';
+import { Backends } from './backends';
+import { ErrorFilter } from './http/error.filter';
+import { addHooks, enableCors, fastifyAdapter } from './http/server';
+import { GatewayMetrics } from './metrics';
+import type { StreamSettings } from './stream/settings';
+import { StreamHub, type HubBus } from './stream/stream-hub';
+
+export interface GatewayParts {
+  listen: { host: string; port: number };
+  backends: Backends;
+  bus: HubBus;
+  corsOrigins: '*' | string[];
+  rateLimit: RateLimit;
+  streams: StreamSettings;
+  masterToken?: string | undefined;
+  logger: Logger;
+  registry: Registry;
+}
+
+export interface RunningGateway {
+  port: number;
+  hub: StreamHub;
+  /** Ends streams first, then the listener. */
+  close(): Promise<void>;
+}
+
+/** Puts the public API together and listens. */
+export async function startGatewayApp(parts: GatewayParts): Promise<RunningGateway> {
+  const { backends, bus, logger, masterToken, listen } = parts;
+  const metrics = new GatewayMetrics(parts.registry);
+  // Keys belong to no tenant until they are known.
+  const call = { principal: systemPrincipal('gateway', 'platform') };
+  const authenticator = new Authenticator({
+    lookup: (request) => backends.access.authenticate(request, call),
+    masterToken,
+  });
+  const hub = new StreamHub({ backends, bus, authenticator, settings: parts.streams, metrics, logger });
+  const admission = new Admission(authenticator, new RateLimiter(parts.rateLimit), metrics);
+  const filter = new ErrorFilter(logger);
+
+  const provided = [
+    { provide: Backends, useValue: backends },
+    { provide: StreamHub, useValue: hub },
+  ];
+  const root = { module: AppModule, global: true, providers: provided, exports: provided };
+  const options = { logger: nestLogger(logger), bodyParser: false, abortOnError: false };
+  const app = await NestFactory.create<NestFastifyApplication>(root, fastifyAdapter(filter), options);
+  app.useGlobalFilters(filter);
+  enableCors(app, parts.corsOrigins);
+  addHooks(app.getHttpAdapter().getInstance(), { admission, metrics, logger });
+  const stopWatchingKeys = bus.subscribe(subjects.config('keys'), () => hub.keysChanged());
+  hub.start();
+  await app.listen(listen.port, listen.host);
+  return {
+    port: portOf(app),
+    hub,
+    async close() {
+      await hub.close();
+      stopWatchingKeys();
+      await app.close();
+    },
+  };
+}
+
+function portOf(app: NestFastifyApplication): number {
+  const address: unknown = app.getHttpServer().address();
+  return typeof address === 'object' && address !== null && 'port' in address ? Number(address.port) : 0;
+}

@@ -1,0 +1,137 @@
+import { Injectable } from '@nestjs/common';
+import type { sessionsPb } from '@margay/contracts';
+import { isMargayError, UnavailableError } from '@margay/errors';
+import type { Caller } from '../auth/admission';
+import { Backends } from '../backends';
+import type { Answer } from '../http/answer';
+import type { DriveFacts } from '../http/parameters';
+import { isTrue } from '../http/query';
+import { parseAfter, atOrAfter } from '../stream/cursor';
+import type { CreateBody, EventsQuery, ListQuery, MessageBody, QueryBody } from './session.dto';
+import {
+  presentAccepted,
+  presentCanceled,
+  presentCreated,
+  presentEvents,
+  presentInterrupted,
+  presentList,
+  presentSent,
+  presentSummary,
+  presentTerminated,
+} from './session.presenter';
+import { truncateEvent } from './truncate-event';
+
+/** Session routes: from checked input to a call of the session service, and back. */
+@Injectable()
+export class SessionService {
+  constructor(private readonly backends: Backends) {}
+
+  async create({ call }: Caller, body: CreateBody, facts: DriveFacts): Promise<Answer> {
+    const request = { ...settingsOf(body, facts), sessionTag: body.session_tag ?? '' };
+    return presentCreated(await this.sessions.createSession(request, call));
+  }
+
+  async list({ call }: Caller, query: ListQuery): Promise<Answer> {
+    const limit = query.limit === undefined ? undefined : Number(query.limit);
+    const offset = Number(query.offset ?? 0);
+    const found = await this.sessions.listSessions(
+      {
+        includeArchived: isTrue(query.include_archived),
+        projects: [query.project ?? []].flat(),
+        pinned: query.pinned === undefined ? undefined : isTrue(query.pinned),
+        limit,
+        offset,
+      },
+      call,
+    );
+    return presentList(found, limit === undefined ? undefined : { limit, offset });
+  }
+
+  async summary({ call }: Caller, sessionId: string): Promise<Answer> {
+    return presentSummary(await this.sessions.getSession({ sessionId }, call));
+  }
+
+  /** Starts a run; two texts are commands instead. */
+  async query(caller: Caller, sessionId: string, body: QueryBody, facts: DriveFacts): Promise<Answer> {
+    const text = body.query.trim();
+    if (text === '/terminate') return this.cancel(caller, sessionId);
+    if (text === '/status') return this.status(caller, sessionId);
+    const request = {
+      ...settingsOf(body, facts),
+      sessionId,
+      text: body.query,
+      attachmentsJson: JSON.stringify(body.attachments ?? []),
+    };
+    return presentAccepted(sessionId, await this.sessions.acceptRun(request, caller.call));
+  }
+
+  async message({ call }: Caller, sessionId: string, { text }: MessageBody, facts: DriveFacts): Promise<Answer> {
+    return presentSent(sessionId, await this.sessions.sendMessage({ sessionId, text, ...facts }, call));
+  }
+
+  async interrupt({ call }: Caller, sessionId: string): Promise<Answer> {
+    return presentInterrupted(sessionId, await this.sessions.interruptRun({ sessionId }, call));
+  }
+
+  async terminate({ call }: Caller, sessionId: string): Promise<Answer> {
+    return presentTerminated(sessionId, await this.sessions.terminateSession({ sessionId }, call));
+  }
+
+  async events({ call }: Caller, sessionId: string, query: EventsQuery): Promise<Answer> {
+    const after = parseAfter(query.after);
+    const from = after === undefined ? { $case: 'afterCommit' as const, value: 0 } : atOrAfter(after + 1).from;
+    const shown = isTrue(query.truncate) ? truncateEvent : (json: string) => json;
+    const frames: string[] = [];
+    let end: sessionsPb.SessionState | undefined;
+    for await (const { commits, state } of this.sessions.readCommits({ sessionId, from }, call)) {
+      for (const frame of commits.flatMap((commit) => commit.frames))
+        if (after === undefined || frame.ts > after) frames.push(shown(frame.json));
+      end = state ?? end;
+    }
+    if (!end) throw new UnavailableError('unavailable', `session ${sessionId} was read without its end; try again`);
+    return presentEvents(sessionId, frames, end);
+  }
+
+  private get sessions(): Backends['sessions'] {
+    return this.backends.sessions;
+  }
+
+  /** Cancels the active run only; nothing to cancel is no error. */
+  private async cancel({ call }: Caller, sessionId: string): Promise<Answer> {
+    try {
+      const { canceled } = await this.sessions.cancelRun({ sessionId }, call);
+      return presentCanceled(sessionId, canceled);
+    } catch (error) {
+      if (isMargayError(error) && NOTHING_TO_CANCEL.has(error.reason)) return presentCanceled(sessionId, false);
+      throw error;
+    }
+  }
+
+  private status(caller: Caller, sessionId: string): Promise<Answer> {
+    return this.summary(caller, sessionId);
+  }
+}
+
+const NOTHING_TO_CANCEL = new Set(['no_active_run', 'session_terminated']);
+
+/** What create and query have in common. */
+function settingsOf(body: CreateBody | QueryBody, facts: DriveFacts) {
+  return {
+    project: body.project ?? '',
+    mode: body.mode ?? '',
+    cwd: body.cwd ?? '',
+    contextJson: JSON.stringify(contextOf(body, facts)),
+    ...facts,
+  };
+}
+
+/** The header beats what the body says of capabilities; a skill is a setting of the run. */
+function contextOf(body: CreateBody | QueryBody, facts: DriveFacts): Record<string, unknown> {
+  const { client_capabilities: ofBody, ...context } = (body.context ?? {}) as Record<string, unknown>;
+  if (!facts.hasCapabilities && ofBody !== undefined) context['client_capabilities'] = ofBody;
+  if ('query' in body) {
+    if (body.skill != null) context['skill'] = body.skill;
+    if (body.skill_args != null) context['skill_args'] = body.skill_args;
+  } else if (body.attachments != null) context['attachments'] = body.attachments;
+  return context;
+}

@@ -1,0 +1,59 @@
+import type { HubBus } from '../stream/stream-hub';
+
+type Listener = (data: Uint8Array, subject: string) => void;
+
+/** A message bus whose deliveries a spec can drop, hold back and reorder. */
+export class SpecBus implements HubBus {
+  /** False: messages are lost, as while the broker is down. */
+  isUp = true;
+  subscriptions = 0;
+  private readonly listeners = new Map<string, Set<Listener>>();
+  private readonly reconnectListeners = new Set<() => void>();
+  private held: [string, string][] | undefined;
+
+  publish(subject: string, data: string): void {
+    if (!this.isUp) return;
+    if (this.held) this.held.push([subject, data]);
+    else this.deliver(subject, data);
+  }
+
+  /** Keeps messages from now on; they are delivered by hand. */
+  hold(): [string, string][] {
+    this.held = [];
+    return this.held;
+  }
+
+  /** Delivers these in this order; others that were held are lost. */
+  release(messages: readonly ([string, string] | undefined)[]): void {
+    this.held = undefined;
+    for (const message of messages) if (message) this.deliver(...message);
+  }
+
+  deliver(subject: string, data: string): void {
+    for (const listener of this.listeners.get(subject) ?? []) listener(Buffer.from(data), subject);
+  }
+
+  reconnect(): void {
+    this.isUp = true;
+    for (const listener of this.reconnectListeners) listener();
+  }
+
+  subscribe(subject: string, listener: Listener): () => void {
+    const known = this.listeners.get(subject) ?? new Set();
+    this.listeners.set(subject, known.add(listener));
+    this.subscriptions += 1;
+    return () => {
+      known.delete(listener);
+      this.subscriptions -= 1;
+    };
+  }
+
+  flush(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  onReconnect(listener: () => void): () => void {
+    this.reconnectListeners.add(listener);
+    return () => void this.reconnectListeners.delete(listener);
+  }
+}

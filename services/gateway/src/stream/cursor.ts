@@ -1,0 +1,43 @@
+import { parseMicros } from '@margay/contracts';
+import { InvalidArgumentError } from '@margay/errors';
+import type { ReadFrom } from './commit-reader';
+import type { Frame } from './feed-commit';
+
+/** Where a reader wants to begin. */
+export interface Cursor {
+  from: ReadFrom;
+  /** Frames of the first commits that lie before the cursor are left out. */
+  includes: (frame: Frame) => boolean;
+}
+
+const EVERYTHING: Cursor = { from: { $case: 'afterCommit', value: 0 }, includes: () => true };
+
+/** Whole microseconds of an `after` parameter; undefined where it is absent or empty. */
+export function parseAfter(after: string | undefined): number | undefined {
+  if (after === undefined || after.trim() === '') return undefined;
+  const micros = parseMicros(after);
+  if (micros !== undefined && Number.isSafeInteger(micros) && micros >= 0) return micros;
+  throw new InvalidArgumentError(
+    'bad_request',
+    "Invalid input: 'after' must be an ISO-8601 timestamp or epoch seconds",
+  );
+}
+
+/** From the event with this time on, inclusive. */
+export function atOrAfter(micros: number): Cursor {
+  return { from: { $case: 'atOrAfterTs', value: micros }, includes: ({ ts }) => ts >= micros };
+}
+
+/**
+ * `Last-Event-ID` (exclusive) wins over `after` (inclusive). An id of another store generation means all from the start.
+ * The event that the id names is read too: its time stamps the fragments that follow it.
+ */
+export function streamCursor(lastEventId: string | undefined, after: string | undefined): Cursor {
+  if (lastEventId === undefined) {
+    const micros = parseAfter(after);
+    return micros === undefined ? EVERYTHING : atOrAfter(micros);
+  }
+  const seq = Number(lastEventId.trim());
+  if (!/^\d{1,15}$/.test(lastEventId.trim()) || seq === 0) return EVERYTHING;
+  return { from: { $case: 'afterSeq', value: seq - 1 }, includes: (frame) => frame.seq > seq };
+}
