@@ -1,4 +1,4 @@
-import { open, readFile, rename, stat } from 'node:fs/promises';
+import { open, rename, stat } from 'node:fs/promises';
 
 const MAX_BYTES = 8 * 1024 * 1024;
 
@@ -15,8 +15,14 @@ export async function openLog(file: string): Promise<{ fd: number; offset: numbe
 
 /** What was written behind `offset` bytes. */
 export async function readLog(file: string, offset: number): Promise<string> {
-  const bytes = await readFile(file);
-  return bytes.subarray(offset).toString('utf8');
+  const handle = await open(file, 'r');
+  try {
+    const length = Math.max(0, (await handle.stat()).size - offset);
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(length), 0, length, offset);
+    return buffer.toString('utf8', 0, bytesRead);
+  } finally {
+    await handle.close();
+  }
 }
 
 /** The last lines of one start, for an error message. */

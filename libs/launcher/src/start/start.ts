@@ -90,7 +90,9 @@ class LocalRun {
   /** Ends what was started, last first. */
   async close(): Promise<void> {
     if (this.closers.length > 0) this.command.progress('stopping');
-    for (const closer of this.closers.reverse()) await closer();
+    for (const closer of this.closers.reverse()) {
+      await closer().catch((error: unknown) => this.command.progress(`not ended cleanly: ${String(error)}`));
+    }
   }
 
   private async bringUp(): Promise<Platform> {
@@ -110,6 +112,7 @@ class LocalRun {
         }),
       ),
     ]);
+    this.command.signal.throwIfAborted();
     progress('starting Margay');
     return this.keep(
       startPlatform({
