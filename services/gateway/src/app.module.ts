@@ -13,7 +13,7 @@ import { SessionService } from './session/session.service';
 import { StreamController } from './stream/stream.controller';
 import { SystemController } from './system/system.controller';
 
-const CONTROLLERS = [
+export const CONTROLLERS = [
   SessionController,
   StreamController,
   BlobController,

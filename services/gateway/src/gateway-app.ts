@@ -14,6 +14,9 @@ import { GatewayMetrics } from './metrics';
 import type { StreamSettings } from './stream/settings';
 import { StreamHub, type HubBus } from './stream/stream-hub';
 
+const IDLE_SWEEP_MS = 50;
+const CLOSE_GRACE_MS = 10_000;
+
 export interface GatewayParts {
   listen: { host: string; port: number };
   backends: Backends;
@@ -66,9 +69,19 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
     async close() {
       await hub.close();
       stopWatchingKeys();
-      await app.close();
+      await closeApp(app);
     },
   };
+}
+
+/** Answers under way are finished; connections that only wait for another request are not kept. */
+async function closeApp(app: NestFastifyApplication): Promise<void> {
+  const server = app.getHttpServer();
+  const sweeper = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);
+  const deadline = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS);
+  await app.close();
+  clearInterval(sweeper);
+  clearTimeout(deadline);
 }
 
 function portOf(app: NestFastifyApplication): number {

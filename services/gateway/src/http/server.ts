@@ -9,6 +9,7 @@ import type { ErrorFilter } from './error.filter';
 import { operationOf } from './operation';
 
 const BODY_MAX_BYTES = 1_000_000;
+const REQUEST_TIMEOUT_MS = 120_000;
 const PARAMETER_MAX_CHARS = 500;
 const PREFLIGHT_SECONDS = 600;
 const REQUEST_ID = /^[\w.:-]{1,64}$/;
@@ -50,6 +51,8 @@ const EXPOSED_HEADERS = [
 export function fastifyAdapter(filter: ErrorFilter): FastifyAdapter {
   return new FastifyAdapter({
     bodyLimit: BODY_MAX_BYTES,
+    // Of receiving a request; answers may take as long as they like.
+    requestTimeout: REQUEST_TIMEOUT_MS,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: PARAMETER_MAX_CHARS },
     genReqId: requestIdOf,

@@ -16,7 +16,6 @@ import {
   type StepCommand,
 } from '@margay/log';
 import type { GrpcHandlers } from '@margay/platform';
-import type { SpecBus } from './spec-bus';
 
 type SessionsDefinition = typeof sessionsPb.SessionsDefinition;
 type AccessDefinition = typeof accessPb.AccessDefinition;
@@ -56,7 +55,7 @@ export class FakeSession {
   private readonly heads = new Map<string, Head>();
   private count = 0;
 
-  constructor(private readonly bus: SpecBus) {
+  constructor(private readonly bus: { publish(subject: string, data: string): void }) {
     this.loop = new CommitLoop({ store: this.store, clock, onCommitted: (document) => this.publish(document) });
   }
 
@@ -71,12 +70,12 @@ export class FakeSession {
       ...identity,
     };
     const key = { text, identity: full };
-    this.keys.set(createHash('sha256').update(text).digest('hex'), key);
+    this.keys.set(sha256(text), key);
     return key;
   }
 
   revokeKey({ text }: SpecKey): void {
-    this.keys.delete(createHash('sha256').update(text).digest('hex'));
+    this.keys.delete(sha256(text));
   }
 
   close(): void {
@@ -188,7 +187,7 @@ export class FakeSession {
     return {
       createSession: async (request, context) => {
         const { tenantId, principal } = context.principal();
-        const hash = createHash('sha256').update(`${tenantId}${request.idempotencyKey}`).digest('hex').slice(0, 32);
+        const hash = sha256(`${tenantId}${request.idempotencyKey}`).slice(0, 32);
         const sessionId = request.idempotencyKey ? hash : randomBytes(16).toString('hex');
         const sent = JSON.parse(request.contextJson || '{}') as Record<string, unknown>;
         const capabilities = request.hasCapabilities ? { client_capabilities: request.capabilities } : {};
@@ -220,7 +219,7 @@ export class FakeSession {
       },
       acceptRun: async (request, context) => {
         await this.seen(request.sessionId, context.principal());
-        const run = { ...runRequest(request.text), requestHash: `${request.text}${request.contextJson}` };
+        const run = { ...runRequest(request.text), requestHash: sha256(`${request.text} ${request.contextJson}`) };
         const { answer, replayed } = await this.commit(
           request.sessionId,
           { kind: 'accept', run },
@@ -230,7 +229,7 @@ export class FakeSession {
       },
       sendMessage: async (request, context) => {
         await this.seen(request.sessionId, context.principal());
-        const run = { ...runRequest(request.text), requestHash: request.text };
+        const run = { ...runRequest(request.text), requestHash: sha256(request.text) };
         const { answer, replayed } = await this.commit(
           request.sessionId,
           { kind: 'message', run },
@@ -346,6 +345,10 @@ export class FakeSession {
 
 type AnyHandler = (request: unknown, context: unknown) => unknown;
 type WithoutId<T> = T extends { commitId: string } ? Omit<T, 'commitId'> : never;
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
 
 function runRequest(text: string): RunRequest {
   const options = {
