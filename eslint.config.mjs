@@ -78,6 +78,34 @@ const NO_ENVIRONMENT = {
 const CLOCK = 'This layer has no clock of its own: take a Clock.';
 const RANDOM = 'This layer makes no random numbers of its own: take an id source.';
 
+/** ESLint's own rules about code that cannot be meant. */
+const CORE_RULES = [
+  ...[
+    'for-direction',
+    'no-async-promise-executor',
+    'no-compare-neg-zero',
+    'no-cond-assign',
+    'no-constant-binary-expression',
+  ],
+  ...[
+    'no-constant-condition',
+    'no-control-regex',
+    'no-debugger',
+    'no-dupe-else-if',
+    'no-duplicate-case',
+    'no-empty-pattern',
+  ],
+  ...[
+    'no-fallthrough',
+    'no-irregular-whitespace',
+    'no-loss-of-precision',
+    'no-misleading-character-class',
+    'no-self-assign',
+  ],
+  ...['no-sparse-arrays', 'no-unsafe-finally', 'no-unsafe-optional-chaining', 'no-unused-labels', 'no-useless-catch'],
+  ...['use-isnan', 'valid-typeof'],
+];
+
 const SYNTAX = [{ selector: 'ExportDefaultDeclaration', message: 'Export by name.' }];
 
 export default tseslint.config(
@@ -98,6 +126,7 @@ export default tseslint.config(
     linterOptions: { reportUnusedDisableDirectives: 'error' },
     plugins: { '@nx': nx },
     rules: {
+      ...Object.fromEntries(CORE_RULES.map((rule) => [rule, 'error'])),
       eqeqeq: ['error', 'always', { null: 'ignore' }],
       'no-empty': ['error', { allowEmptyCatch: false }],
       'no-restricted-syntax': ['error', ...SYNTAX],
@@ -195,6 +224,7 @@ export default tseslint.config(
     rules: {
       '@nx/enforce-module-boundaries': boundaries(true),
       'max-lines': 'off',
+      'no-control-regex': 'off',
       'no-restricted-properties': 'off',
       'no-restricted-globals': 'off',
       'no-restricted-syntax': ['error', ...SYNTAX],

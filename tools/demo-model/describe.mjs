@@ -1,6 +1,6 @@
 // What can be said of a file from its text alone.
 import { extname } from 'node:path/posix';
-import { code, count, list, oneLine } from './text.mjs';
+import { code, list, oneLine } from './text.mjs';
 
 const LANGUAGES = {
   '.c': 'C', '.cc': 'C++', '.cpp': 'C++', '.cs': 'C#', '.css': 'CSS', '.go': 'Go', '.h': 'C headers', '.html': 'HTML',

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import OpenAI from 'openai';
+import type OpenAI from 'openai';
 import type { FakeWorkspace } from './workspace.testing.ts';
 
 type Message = OpenAI.ChatCompletionMessageParam;

@@ -1,4 +1,4 @@
-import { runnersPb } from '@margay/contracts';
+import { type runnersPb } from '@margay/contracts';
 import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
 
 type RunnersClient = GrpcClient<typeof runnersPb.RunnersDefinition>;

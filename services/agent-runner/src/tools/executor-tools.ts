@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ToolDescriptor, type executorPb } from '@margay/contracts';
+import { type ToolDescriptor, type executorPb } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
 import type { GrpcClient, Logger } from '@margay/platform';
