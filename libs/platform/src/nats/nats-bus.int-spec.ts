@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ensureNats, freePorts, launcherConfig, startNats, type RunningNats } from '@margay/launcher';
 import { createLogger } from '../logging/logger';
+import { currentTraceparent, withSpan } from '../telemetry/spans';
+import { startTelemetry } from '../telemetry/telemetry';
 import { NatsBus } from './nats-bus';
 
 const logger = createLogger({ service: 'test', level: 'off' });
@@ -83,6 +85,27 @@ describe('NatsBus', () => {
     bus.publish('a', '2');
     await bus.flush();
     expect(received).toEqual(['a 1']);
+  });
+
+  it('carries the trace of the publisher to the listener', async () => {
+    const telemetry = await startTelemetry({
+      service: 'test',
+      exporter: { export: (_, done) => done({ code: 0 }), shutdown: async () => undefined },
+    });
+    try {
+      const bus = await started();
+      const arrived = new Promise<string | undefined>((resolve) =>
+        bus.subscribe('traced', () => resolve(currentTraceparent())),
+      );
+      const sent = await withSpan('publish', {}, () => {
+        bus.publish('traced', '{}');
+        return currentTraceparent();
+      });
+      expect(sent).toMatch(/^00-/);
+      expect(await arrived).toBe(sent);
+    } finally {
+      await telemetry.close();
+    }
   });
 
   it('drops what is published while the server is away, and goes on after it is back', async () => {
