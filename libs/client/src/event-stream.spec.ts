@@ -40,11 +40,9 @@ describe('a stream that is cut', () => {
       play().begin('go');
       fake.finish('done');
       const { frames } = fake;
-      const whole = await (
-        await fetch(`${gateway.url}/api/sessions/${fake.id}/stream?ids=1`, {
-          headers: { 'X-API-KEY': gateway.apiKey },
-        }).then((answer) => answer.arrayBuffer())
-      ).byteLength;
+      const headers = { 'X-API-KEY': gateway.apiKey };
+      const answer = await fetch(`${gateway.url}/api/sessions/${fake.id}/stream?ids=1`, { headers });
+      const whole = (await answer.arrayBuffer()).byteLength;
       expect(whole).toBeGreaterThan(500);
       for (let afterBytes = 0; afterBytes < whole; afterBytes += 1) {
         fake.cuts.push({ afterBytes, how });
@@ -276,6 +274,19 @@ describe('leaving', () => {
     fake.begin('go');
     for await (const item of sessionOf().stream()) if (item.type === 'user') break;
     await until(() => fake.listeners === 0);
+    expect(clock.pending).toBe(0);
+  });
+
+  it('leaves no timer even where the body ignores the abort', async () => {
+    const body = new ReadableStream({
+      start: (controller) =>
+        controller.enqueue(new TextEncoder().encode('data: {"ts":"1","type":"user","payload":{}}\n\n')),
+    });
+    const deaf = async (): Promise<Response> =>
+      new Response(body, { headers: { 'Content-Type': 'text/event-stream' } });
+    const margay = new MargayClient({ baseUrl: gateway.url, apiKey: 'k', clock, fetch: deaf });
+    for await (const item of margay.session(fake.id).stream()) if (item.type === 'user') break;
+    await new Promise((resolve) => setImmediate(resolve));
     expect(clock.pending).toBe(0);
   });
 

@@ -52,6 +52,7 @@ export class FrameReader {
     this.#finish({});
     this.#queue.length = 0;
     this.#wakePump?.();
+    this.#cancel();
   }
 
   async #pump(): Promise<void> {
@@ -69,8 +70,7 @@ export class FrameReader {
     } catch (error) {
       this.#finish({ error });
     } finally {
-      // Cancelling a body that broke rejects with the reason we already have.
-      this.#body.cancel().catch(() => undefined);
+      this.#cancel();
     }
   }
 
@@ -89,6 +89,11 @@ export class FrameReader {
         )
         .finally(() => clock.clearTimeout(timer));
     });
+  }
+
+  /** Also settles a read under way, which an abort of the request alone may leave open for ever. */
+  #cancel(): void {
+    this.#body.cancel().catch(() => undefined); // a body that broke off gives the reason we already have
   }
 
   #finish(end: { error?: unknown }): void {

@@ -47,4 +47,4 @@ export {
 } from './records';
 export { type ClientOptions, type RequestOptions } from './options';
 export { type Call } from './transport';
-export { type Clock } from './clock';
+export { systemClock, type Clock } from './clock';

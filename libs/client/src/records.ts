@@ -1,7 +1,10 @@
-import type { SessionState, SessionStatus, SessionSummary, ToolDescriptor } from '@margay/contracts';
+import type { SessionState, SessionStatus, SessionSummary as Summary, ToolDescriptor } from '@margay/contracts';
 import type { MargayEvent } from './events';
 
-export type { SessionState, SessionStatus, SessionSummary };
+export type { SessionState, SessionStatus };
+
+/** One row of `sessions.list()`. */
+export type SessionSummary = Summary & Pick<SessionState, 'waiting' | 'queue_position'>;
 
 /** One page of `events()`, with the state of the session now. */
 export interface EventPage extends SessionState {
