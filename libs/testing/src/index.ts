@@ -1,4 +1,8 @@
+export { FakeSandbox, type FakeTool, type SandboxMemory } from './engine/fake-sandbox';
+export { VirtualClock } from './engine/virtual-clock';
+export { runWorld, until, type RunWorld } from './engine/run-world';
 export { assertPaired, ScriptedModel, scriptedModel, type ScriptedAnswer } from './engine/scripted-model';
+export { toolDescriptor } from './engine/tool-descriptor';
 export {
   answer,
   byConversation,

@@ -48,7 +48,9 @@ export class AgentRun {
     this.halt = childOf(ports.inbox.stop);
     this.stop = this.halt.signal;
     this.writer = new Writer(ports.journal, head.c, (error) => this.halt.abort(error));
-    this.sandbox = new Sandbox(this.writer, head.sandbox?.incarnation);
+    this.sandbox = new Sandbox(this.writer, head.sandbox?.incarnation, (incarnation) =>
+      state.apply({ kind: 'sandbox', incarnation }),
+    );
     this.consumedTo = head.run?.consumedTo ?? head.inboxEnd;
     this.events = new EventFactory(state.run.agentId, this.depth);
     this.stopListening = ports.inbox.onInterrupt(() => this.interrupt());

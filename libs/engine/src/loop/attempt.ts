@@ -83,7 +83,8 @@ class Watchdog {
     while (!this.over.signal.aborted) {
       const leftMs = this.leftMs();
       if (leftMs <= 0) return onExpired(this.failure());
-      await this.clock.sleep(leftMs, this.over.signal);
+      // The first piece may come meanwhile, and shorten what is left.
+      await this.clock.sleep(Math.min(leftMs, this.limits.chunkGapMs), this.over.signal);
     }
   }
 

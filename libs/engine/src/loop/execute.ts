@@ -18,16 +18,15 @@ export async function execute(
   descriptor: ToolDescriptor,
 ): Promise<ToolOutcome> {
   if (invocation.effect === 'pure') return settled(await executeIn(run, invocation, descriptor, ''));
-  if (mayHaveRunElsewhere(run, invocation)) return UNKNOWN;
   for (let tries = 0; tries < SANDBOXES_MAX; tries += 1) {
-    const outcome = await executeIn(run, invocation, descriptor, await run.sandbox.beforeCall());
+    const incarnation = await run.sandbox.beforeCall();
+    if (mayHaveRunElsewhere(run, invocation, incarnation)) return UNKNOWN;
+    const outcome = await executeIn(run, invocation, descriptor, incarnation);
     if (outcome.status !== 'wrong_incarnation') {
       run.sandbox.observe(outcome.incarnation);
       return outcome;
     }
-    if (mayHaveBeenSent(run, invocation)) return UNKNOWN;
     await run.sandbox.commitTo(outcome.incarnation);
-    run.state.apply({ kind: 'sandbox', incarnation: outcome.incarnation });
   }
   return failed('the sandbox was replaced again and again; try later');
 
@@ -37,15 +36,14 @@ export async function execute(
   }
 }
 
-/** Another epoch may have sent this unkeyed call to the sandbox it had committed to, and this is not that one. */
-function mayHaveBeenSent(run: AgentRun, { effect, callId }: ToolInvocation): boolean {
+/**
+ * Another epoch may have sent this unkeyed call to a sandbox that is not this one. Its own epoch knows better: there the
+ * call was refused, or never sent.
+ */
+function mayHaveRunElsewhere(run: AgentRun, { effect, callId }: ToolInvocation, incarnation: string): boolean {
   if (effect !== 'unkeyed' || epochOfCall(callId) === run.head.epoch) return false;
-  return (run.state.openTurn?.incarnations.size ?? 0) > 0;
-}
-
-/** … and there were several, so that no sandbox can tell whether it ran in another. */
-function mayHaveRunElsewhere(run: AgentRun, invocation: ToolInvocation): boolean {
-  return mayHaveBeenSent(run, invocation) && (run.state.openTurn?.incarnations.size ?? 0) > 1;
+  const sentTo = run.state.openTurn?.incarnations ?? new Set();
+  return sentTo.size > 1 || (sentTo.size === 1 && !sentTo.has(incarnation));
 }
 
 async function executeIn(

@@ -15,6 +15,8 @@ export class Sandbox {
     private readonly writer: Writer,
     /** Where calls ran last, as far as is known: by the log, or by an outcome. */
     private known: string | undefined,
+    /** Takes note of a commitment that is under way. */
+    private readonly onCommitment: (incarnation: string) => void,
   ) {}
 
   /** Set once this epoch's commitment is sent. */
@@ -31,6 +33,7 @@ export class Sandbox {
   fold(): { incarnation: string } | undefined {
     if (this.committedTo !== undefined || this.known === undefined) return undefined;
     this.committedTo = this.known;
+    this.onCommitment(this.known);
     return { incarnation: this.known };
   }
 
@@ -48,6 +51,7 @@ export class Sandbox {
       this.storing = { incarnation, stored };
       this.committedTo = incarnation;
       this.known = incarnation;
+      this.onCommitment(incarnation);
     }
     await this.storing.stored;
   }
