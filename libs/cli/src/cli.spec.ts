@@ -365,7 +365,7 @@ describe('settings', () => {
 
   it('refuse a profile file that others may read, or that is malformed', async () => {
     await profiles({ profiles: {} }, 0o640);
-    expect(await margay(['models'])).toMatchObject({ code: 5, err: expect.stringContaining('try: chmod 600') });
+    expect(await margay(['models'])).toMatchObject({ code: 2, err: expect.stringContaining('try: chmod 600') });
     await profiles({ profiles: { a: { url: 7 } } });
     expect(await margay(['models'])).toMatchObject({ code: 2, err: expect.stringContaining('profiles.a.url') });
   });

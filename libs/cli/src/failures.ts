@@ -60,6 +60,7 @@ const WORDS: Record<string, (error: MargayError, sessionId: string) => Partial<W
     hint: 'margay run TEXT starts a new session',
   }),
   session_not_found: () => ({ hint: 'margay sessions lists what there is' }),
+  cwd_forbidden: () => ({ hint: 'a project of the server (margay projects), or a server that allows folders' }),
   rate_limited: ({ retryAfterMs }) => ({
     hint: retryAfterMs ? `again in ${Math.ceil(retryAfterMs / 1000)} s` : 'again in a moment',
   }),

@@ -1,6 +1,6 @@
 import { readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { FailedPreconditionError, InvalidArgumentError, NotFoundError } from '@margay/client';
+import { InvalidArgumentError } from '@margay/client';
 import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import type { Environment } from './config';
@@ -43,7 +43,7 @@ async function readProfiles(path: string): Promise<z.infer<typeof Profiles> | un
   const facts = await stat(path).catch(() => undefined); // no file: everything comes from flags and environment
   if (!facts) return undefined;
   if (process.platform !== 'win32' && (facts.mode & OTHERS) !== 0)
-    throw new FailedPreconditionError(
+    throw new InvalidArgumentError(
       'profiles_exposed',
       `${path} holds keys and is open to others (mode ${(facts.mode & 0o777).toString(8)})`,
       { details: { hint: `chmod 600 ${path}` } },
@@ -74,6 +74,6 @@ async function readKeyFile(path: string): Promise<string> {
   try {
     return (await readFile(path, 'utf8')).trim();
   } catch (cause) {
-    throw new NotFoundError('key_file_not_found', `cannot read the key file ${path}`, { cause });
+    throw new InvalidArgumentError('key_file_not_found', `cannot read the key file ${path}`, { cause });
   }
 }
