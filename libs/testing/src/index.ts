@@ -1,4 +1,5 @@
 export { FakeSandbox, type FakeTool, type SandboxMemory } from './engine/fake-sandbox';
+export { journalContract, type ContractCase, type JournalHarness } from './engine/journal-contract';
 export { VirtualClock } from './engine/virtual-clock';
 export { runWorld, until, type RunWorld } from './engine/run-world';
 export { assertPaired, ScriptedModel, scriptedModel, type ScriptedAnswer } from './engine/scripted-model';
