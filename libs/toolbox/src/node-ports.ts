@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { Clock, Ids } from '@margay/engine';
-import { MemoryBlobStore, MemoryCommitStore, type BlobStore, type CommitStore } from '@margay/log';
+import { Clock, Ids, memoryPorts, type EngineOptions } from '@margay/engine';
 
 class SystemClock extends Clock {
   nowMs(): number {
@@ -37,19 +36,10 @@ class RandomIds extends Ids {
   }
 }
 
-export interface NodePorts {
-  clock: Clock;
-  ids: Ids;
-  store: CommitStore;
-  blobs: BlobStore;
-}
+export type NodePorts = Pick<EngineOptions, 'clock' | 'ids' | 'store' | 'blobs'>;
 
 /** What an engine in a Node process needs besides a model: the system's clock, random ids, sessions in memory. */
 export function nodePorts(): NodePorts {
-  return {
-    clock: new SystemClock(),
-    ids: new RandomIds(),
-    store: new MemoryCommitStore(),
-    blobs: new MemoryBlobStore(),
-  };
+  const { store, blobs } = memoryPorts();
+  return { clock: new SystemClock(), ids: new RandomIds(), store, blobs };
 }

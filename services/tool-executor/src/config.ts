@@ -1,0 +1,33 @@
+import { homedir } from 'node:os';
+import path from 'node:path';
+import { z } from 'zod';
+
+export const ToolExecutorConfig = z.object({
+  MARGAY_TOOL_EXECUTOR_LISTEN: z.string().describe('host:port of its gRPC server'),
+  MARGAY_KEYS_DIR: z.string().describe('folder of the service keys'),
+  MARGAY_HOME: z
+    .string()
+    .default(path.join(homedir(), '.margay'))
+    .transform((folder) => path.resolve(folder))
+    .describe('folder of workspaces and sandboxes'),
+  MARGAY_SANDBOX_DRIVER: z.enum(['process']).default('process').describe('only "process" exists yet'),
+  MARGAY_SANDBOXD_ENTRY: z
+    .string()
+    .transform((file) => path.resolve(file))
+    .describe('the bundled sandboxd, one file'),
+  MARGAY_SANDBOX_ISOLATION: z
+    .enum(['auto', 'bwrap', 'uid', 'none'])
+    .default('auto')
+    .describe('auto, bwrap, uid or none'),
+  MARGAY_SANDBOX_IDLE_STOP_SECONDS: z.coerce.number().int().min(1).default(900).describe('whole seconds from 1'),
+  MARGAY_SANDBOX_MEMORY_BYTES: z.coerce
+    .number()
+    .int()
+    .min(64 * 1024 ** 2)
+    .default(2 * 1024 ** 3)
+    .describe('bytes'),
+  MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().min(16).default(512).describe('a number from 16'),
+  /** Only looked at: without a sandbox the platform must not be reachable from elsewhere. */
+  MARGAY_GATEWAY_LISTEN: z.string().optional(),
+});
+export type ToolExecutorConfig = Readonly<z.infer<typeof ToolExecutorConfig>>;

@@ -1,0 +1,132 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { executorPb, type RunGrant } from '@margay/contracts';
+import {
+  createLogger,
+  generateKeys,
+  grpcClient,
+  KeyRing,
+  ManagementServer,
+  systemPrincipal,
+  type GrpcClient,
+} from '@margay/platform';
+import { startToolExecutor, type RunningToolExecutor } from './start-tool-executor';
+
+const BUNDLER = path.join(__dirname, '../../sandboxd/bundle.mjs');
+
+export interface Heard {
+  output: string;
+  reattached?: boolean;
+  incarnation?: string;
+  finished?: executorPb.ExecuteFinished;
+  wrongIncarnation?: string;
+  /** The result as an object. */
+  result: Record<string, unknown>;
+}
+
+/** For specs: tool-executor with real sandboxes, and a session and a runner to call it. */
+export class ExecutorFixture {
+  readonly home = mkdtempSync(path.join(tmpdir(), 'margay-home-'));
+  readonly keysFolder = path.join(this.home, 'keys');
+  private readonly entry = path.join(this.home, 'sandboxd.cjs');
+  private readonly logger = createLogger({ level: 'off' });
+  private session?: KeyRing;
+  private management?: ManagementServer;
+  private running?: RunningToolExecutor;
+  private connection?: GrpcClient<typeof executorPb.ExecutorDefinition>;
+  private calls = 0;
+
+  async start(environment: Record<string, string> = {}): Promise<this> {
+    if (!existsSync(this.entry)) execFileSync(process.execPath, [BUNDLER, this.entry]);
+    await generateKeys(this.keysFolder, ['session', 'tool-executor']);
+    this.session = await KeyRing.load(this.keysFolder, 'session');
+    this.management = new ManagementServer({ listen: '127.0.0.1:0', logger: this.logger });
+    const listen = `unix:${this.home}/executor.sock`;
+    const settings = {
+      MARGAY_TOOL_EXECUTOR_LISTEN: listen,
+      MARGAY_KEYS_DIR: this.keysFolder,
+      MARGAY_HOME: this.home,
+      MARGAY_SANDBOXD_ENTRY: this.entry,
+      ...environment,
+    };
+    this.running = await startToolExecutor(settings, { logger: this.logger, management: this.management });
+    this.connection = grpcClient(executorPb.ExecutorDefinition, listen, { keys: this.session });
+    return this;
+  }
+
+  get isolation(): string {
+    return this.running?.isolation ?? 'not started';
+  }
+
+  get client(): GrpcClient<typeof executorPb.ExecutorDefinition> {
+    if (!this.connection) throw new Error('start the fixture first');
+    return this.connection;
+  }
+
+  get principal() {
+    return { principal: systemPrincipal('session', 't1') };
+  }
+
+  token(more: Partial<RunGrant> = {}): Promise<string> {
+    if (!this.session) throw new Error('start the fixture first');
+    const grant: RunGrant = {
+      v: 1,
+      tenantId: 't1',
+      sessionId: 's1',
+      runId: 'r1',
+      epoch: 1,
+      storeGeneration: 0,
+      principal: 'user:ada',
+      workspace: { kind: 'own' },
+      ...more,
+    };
+    return this.session.signRunGrant(grant);
+  }
+
+  shell(command: string, grant: Partial<RunGrant> = {}, more: Partial<executorPb.ExecuteRequest> = {}): Promise<Heard> {
+    return this.call('aider_shell_tool', { command }, grant, more);
+  }
+
+  /** Runs one call to its end under a new id. */
+  async call(
+    toolId: string,
+    args: object,
+    grant: Partial<RunGrant> = {},
+    more: Partial<executorPb.ExecuteRequest> = {},
+  ): Promise<Heard> {
+    this.calls += 1;
+    const request = {
+      callId: `${grant.sessionId ?? 's1'}.${grant.epoch ?? 1}.0.${this.calls}`,
+      toolId,
+      argsJson: JSON.stringify(args),
+      timeoutMs: 0,
+      fromOffset: 0,
+      incarnation: '',
+      ...more,
+    };
+    const heard: Heard = { output: '', result: {} };
+    for await (const { message } of this.client.execute(request, { grant: await this.token(grant) })) {
+      if (message?.$case === 'started') Object.assign(heard, message.value);
+      if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();
+      if (message?.$case === 'wrongIncarnation') heard.wrongIncarnation = message.value.incarnation;
+      if (message?.$case === 'finished') heard.finished = message.value;
+    }
+    const result: unknown = JSON.parse(heard.finished?.resultJson ?? 'null');
+    heard.result = typeof result === 'object' && result !== null ? { ...result } : { text: result };
+    return heard;
+  }
+
+  /** Closes the service; sandboxes end with it. */
+  async stop(): Promise<void> {
+    this.connection?.close();
+    await this.running?.close();
+    await this.management?.close();
+  }
+
+  async remove(): Promise<void> {
+    await this.stop();
+    rmSync(this.home, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,56 @@
+import type { executorPb } from '@margay/contracts';
+import { PermissionDeniedError } from '@margay/errors';
+import type { CallContext, GrpcHandlers } from '@margay/platform';
+import { Injectable } from '@nestjs/common';
+import { SandboxRegistry } from '../sandbox/sandbox-registry';
+import { ExecutorService } from './executor.service';
+
+/** Runners act by their run grant; session acts on its own behalf. */
+@Injectable()
+export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition> {
+  constructor(
+    private readonly executor: ExecutorService,
+    private readonly registry: SandboxRegistry,
+  ) {}
+
+  async listTools(): Promise<executorPb.ListToolsResponse> {
+    return { toolsJson: this.executor.listTools() };
+  }
+
+  execute(request: executorPb.ExecuteRequest, context: CallContext): AsyncIterable<executorPb.ExecuteResponse> {
+    return this.executor.execute(request, context.grant(), context.signal);
+  }
+
+  async cancelCall(
+    request: executorPb.CancelCallRequest,
+    context: CallContext,
+  ): Promise<executorPb.CancelCallResponse> {
+    if (context.hasGrant()) {
+      const grant = context.grant();
+      return this.executor.cancelCall(grant.tenantId, grant.sessionId, request, grant);
+    }
+    // Call ids begin with their session's.
+    const sessionId = request.callId.split('.', 1)[0] ?? '';
+    return this.executor.cancelCall(tenantOfSession(context), sessionId, request);
+  }
+
+  async fenceSession(
+    request: executorPb.FenceSessionRequest,
+    context: CallContext,
+  ): Promise<executorPb.FenceSessionResponse> {
+    await this.registry.fence(tenantOfSession(context), request.sessionId, request);
+    return {};
+  }
+
+  async release(request: executorPb.ReleaseRequest, context: CallContext): Promise<executorPb.ReleaseResponse> {
+    await this.registry.release(tenantOfSession(context), request.sessionId);
+    return {};
+  }
+}
+
+/** The tenant session acts for; nobody else may fence or end sandboxes. */
+function tenantOfSession(context: CallContext): string {
+  const { iss, principal, tenantId } = context.principal();
+  if (iss === 'session' && principal.startsWith('system:')) return tenantId;
+  throw new PermissionDeniedError('session_only', 'Only the session service may do this; runners use their run grant.');
+}

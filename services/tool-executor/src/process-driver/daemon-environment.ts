@@ -1,0 +1,83 @@
+import type { Isolation } from '../sandbox/sandbox-driver';
+import type { Mount } from './bubblewrap';
+import { INSIDE } from './launcher';
+import type { SandboxFolder } from './sandbox-folder';
+import type { SandboxRecord } from './sandbox-records';
+
+export type SandboxPaths = Record<keyof typeof INSIDE, string>;
+
+export const INSIDE_PATHS: SandboxPaths = INSIDE;
+
+/** Outside bubblewrap the daemon uses the host's paths. */
+export function hostPaths(folder: SandboxFolder, workspace: string): SandboxPaths {
+  return {
+    root: workspace,
+    home: folder.file('home'),
+    run: folder.file('run'),
+    state: folder.file('state'),
+    results: folder.file('results'),
+    trust: folder.file('trust.pem'),
+    cache: '',
+  };
+}
+
+/** What bubblewrap shows of the host. */
+export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: string): Mount[] {
+  const own = (name: string, target: string, isReadOnly = false): Mount => ({
+    name,
+    source: folder.file(name),
+    target,
+    isReadOnly,
+  });
+  return [
+    { name: 'workspace', source: workspace, target: INSIDE.root, isReadOnly: false },
+    own('run', INSIDE.run),
+    own('state', INSIDE.state),
+    own('results', INSIDE.results),
+    own('home', INSIDE.home),
+    own('tmp', '/tmp'),
+    own('trust.pem', INSIDE.trust, true),
+    own('passwd', '/etc/passwd', true),
+    own('group', '/etc/group', true),
+    own('hosts', '/etc/hosts', true),
+    { name: 'cache', source: cacheFolder, target: INSIDE.cache, isReadOnly: true },
+  ];
+}
+
+export interface DaemonLimits {
+  isolation: Isolation;
+  idleExitMs: number;
+  memoryBytes: number;
+  /** 0 = none. */
+  processes: number;
+}
+
+/** The daemon's whole environment; nothing of this process's own gets in. */
+export function daemonEnvironment(
+  record: SandboxRecord,
+  paths: SandboxPaths,
+  limits: DaemonLimits,
+): Record<string, string> {
+  const scratch = '/tmp/margay';
+  return {
+    MARGAY_SANDBOX_ID: record.sandboxId,
+    MARGAY_SANDBOX_LISTEN: `unix:${paths.run}/s`,
+    MARGAY_SANDBOX_TRUST_FILE: paths.trust,
+    MARGAY_SANDBOX_STATE_DIR: paths.state,
+    MARGAY_SANDBOX_ROOT: paths.root,
+    MARGAY_SANDBOX_ALLOWED_ROOTS: JSON.stringify(['/margay/plan', '/margay/attachments', scratch]),
+    MARGAY_SANDBOX_SPILL_DIR: paths.results,
+    MARGAY_SANDBOX_ISOLATION: limits.isolation,
+    MARGAY_SANDBOX_MIN_GENERATION: String(record.generation),
+    MARGAY_SANDBOX_MIN_EPOCH: String(record.epoch),
+    MARGAY_SANDBOX_IDLE_EXIT_MS: String(limits.idleExitMs),
+    MARGAY_SANDBOX_MEMORY_BYTES: String(limits.memoryBytes),
+    MARGAY_SANDBOX_PROCESSES: String(limits.processes),
+    MARGAY_SESSION_ID: record.sessionId,
+    PATH: '/usr/local/bin:/usr/bin:/bin:/margay/bin',
+    HOME: paths.home,
+    LANG: 'C.UTF-8',
+    TZ: 'UTC',
+    ...(paths.cache === '' ? {} : { NODE_COMPILE_CACHE: paths.cache }),
+  };
+}

@@ -1,0 +1,154 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { chmod, mkdtemp, rmdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { UnavailableError } from '@margay/errors';
+import { killTree } from '@margay/toolbox';
+import type { Isolation } from '../sandbox/sandbox-driver';
+import { AGENT_HOME, bubblewrapArguments, stagedCommand, WORKSPACE, type Mount } from './bubblewrap';
+import type { User } from './sandbox-folder';
+
+export interface LaunchOptions {
+  isolation: Isolation;
+  user: User;
+  /** Folders and files shown inside; outside bubblewrap their sources are used directly. */
+  mounts: readonly Mount[];
+  hostPath?: string;
+  environment: Readonly<Record<string, string>>;
+  cgroups: readonly string[];
+  /** Where stderr of the daemon goes. */
+  logFile: string;
+  nodeFlags: readonly string[];
+  daemonArguments: readonly string[];
+}
+
+export interface LauncherOptions {
+  isRoot: boolean;
+  entry: string;
+  canDisableUserNamespaces: boolean;
+}
+
+export interface Launched {
+  child: ChildProcess;
+  /** The process this one started, and the first one inside, if it has its own numbering. */
+  pids: number[];
+}
+
+const READY_TIMEOUT_MS = 20_000;
+const LOG_TAIL_CHARS = 2_000;
+const NODE = '/margay/bin/node';
+const ENTRY = '/margay/lib/sandboxd.cjs';
+/** The only variables the chain of starters sees; the daemon gets its own. */
+const STARTER_ENVIRONMENT = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' };
+
+/** Starts the daemon in its surroundings and waits until its socket is open. */
+export class Launcher {
+  constructor(private readonly options: LauncherOptions) {}
+
+  async launch(launch: LaunchOptions): Promise<Launched> {
+    const stage = await this.makeStage(launch);
+    const log = openSync(launch.logFile, 'a', 0o600);
+    try {
+      const child = this.start(launch, stage, log);
+      // The platform's own Ctrl-C and its exit leave a sandbox to the driver.
+      child.unref();
+      const inner = await this.untilReady(child, launch);
+      return { child, pids: [child.pid ?? 0, ...(inner === undefined ? [] : [inner])] };
+    } finally {
+      closeSync(log);
+      if (stage !== undefined) await rmdir(stage);
+    }
+  }
+
+  private start(launch: LaunchOptions, stage: string | undefined, log: number): ChildProcess {
+    const options = {
+      cwd: '/',
+      detached: true,
+      stdio: ['ignore', 'pipe', log, 'pipe'] as ('ignore' | 'pipe' | number)[],
+    };
+    const { user, environment, nodeFlags, daemonArguments } = launch;
+    if (launch.isolation !== 'bwrap') {
+      const drop = this.options.isRoot ? user : {};
+      const argv = [...nodeFlags, this.options.entry, ...daemonArguments];
+      return spawn(process.execPath, argv, { ...options, ...drop, env: environment });
+    }
+    const inside = {
+      mounts: [
+        ...launch.mounts,
+        { name: 'node', source: process.execPath, target: NODE, isReadOnly: true },
+        { name: 'entry', source: this.options.entry, target: ENTRY, isReadOnly: true },
+      ],
+      environment,
+      canDisableUserNamespaces: this.options.canDisableUserNamespaces,
+      command: [NODE, ...nodeFlags, ENTRY, ...daemonArguments],
+      ...(launch.hostPath === undefined ? {} : { hostPath: launch.hostPath }),
+    };
+    const [command = 'bwrap', ...argv] =
+      stage === undefined
+        ? ['bwrap', ...bubblewrapArguments(inside)]
+        : stagedCommand({ ...inside, ...user, stage, cgroups: launch.cgroups });
+    return spawn(command, argv, { ...options, env: STARTER_ENVIRONMENT });
+  }
+
+  private async makeStage(launch: LaunchOptions): Promise<string | undefined> {
+    if (launch.isolation !== 'bwrap' || !this.options.isRoot) return undefined;
+    const stage = await mkdtemp(path.join(tmpdir(), 'margay-stage-'));
+    await chmod(stage, 0o755);
+    return stage;
+  }
+
+  /** The number of the first process inside, once the daemon has said `ready`. */
+  private async untilReady(child: ChildProcess, launch: LaunchOptions): Promise<number | undefined> {
+    const timer = new AbortController();
+    const failed = async (what: string): Promise<never> => {
+      if (child.pid !== undefined) await killTree({ pid: child.pid, marker: launch.logFile }, 0);
+      const tail = readFileSync(launch.logFile, 'utf8').slice(-LOG_TAIL_CHARS).trim();
+      throw new UnavailableError('sandbox_start_failed', `The sandbox ${what}. Its log ends: ${tail || '(empty)'}`);
+    };
+    const ended = new Promise<never>((_, reject) => {
+      child.once('error', reject);
+      // Unlike `exit`, `close` comes after everything that was said.
+      child.once('close', (code, signal) => reject(new Error(`ended with ${signal ?? `code ${code}`}`)));
+    });
+    const late = delay(READY_TIMEOUT_MS, undefined, { signal: timer.signal }).then(() => {
+      throw new Error(`was not ready within ${READY_TIMEOUT_MS / 1_000} s`);
+    });
+    try {
+      const ready = once(child.stdout as Readable, 'data');
+      const info = launch.isolation === 'bwrap' ? innerPid(child.stdio[3] as Readable) : Promise.resolve(undefined);
+      const [, inner] = await Promise.race([Promise.all([ready, info]), ended, late]);
+      return inner;
+    } catch (error) {
+      return await failed((error as Error).message);
+    } finally {
+      for (const promise of [ended, late]) promise.catch(() => undefined); // the race has its winner
+      timer.abort();
+      child.stdout?.destroy();
+      (child.stdio[3] as Readable | undefined)?.destroy();
+    }
+  }
+}
+
+/** bubblewrap writes in pieces and would be killed if the reader left after the first one: read to the end. */
+async function innerPid(info: Readable): Promise<number> {
+  let text = '';
+  for await (const chunk of info) text += String(chunk);
+  const match = /"child-pid": (\d+)/.exec(text);
+  if (!match) throw new Error('bubblewrap did not tell its first process');
+  return Number(match[1]);
+}
+
+/** Paths as the daemon sees them. */
+export const INSIDE = {
+  root: WORKSPACE,
+  home: AGENT_HOME,
+  run: '/margay/run',
+  state: '/margay/state',
+  results: '/margay/results',
+  trust: '/margay/trust.pem',
+  cache: '/margay/cache',
+} as const;

@@ -1,0 +1,298 @@
+import { createHash } from 'node:crypto';
+import { statSync } from 'node:fs';
+import path from 'node:path';
+import { FailedPreconditionError } from '@margay/errors';
+import type { Logger } from '@margay/platform';
+import {
+  isLowerEpoch,
+  SandboxDriver,
+  type ClaimRequest,
+  type Epoch,
+  type Isolation,
+  type LostListener,
+  type SandboxEndpoint,
+  type SandboxRef,
+} from '../sandbox/sandbox-driver';
+import { Cgroups } from './cgroups';
+import { daemonEnvironment, hostPaths, INSIDE_PATHS, mountsOf } from './daemon-environment';
+import { detectIsolation, type Detected } from './detect-isolation';
+import type { Launched } from './launcher';
+import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
+import { SandboxFolder, sandboxIdOf, shortName, type User } from './sandbox-folder';
+import { SandboxRecords, type SandboxRecord } from './sandbox-records';
+import { chooseUid, isOwnUid } from './users';
+import { Workspaces, type Workspace } from './workspaces';
+
+export interface ProcessDriverOptions {
+  /** `$MARGAY_HOME`. */
+  home: string;
+  /** The bundled daemon. */
+  entry: string;
+  wanted: Isolation | 'auto';
+  /** Public keys of whoever signs sandbox grants. */
+  trust: string;
+  memoryBytes: number;
+  processes: number;
+  /** A sandbox ends by itself after this long without a call, should this process be gone. */
+  idleExitMs: number;
+  logger: Logger;
+}
+
+const NODE_FLAGS = ['--max-semi-space-size=2', '--max-old-space-size=192'];
+/** The daemon ends its own processes within two seconds. */
+const STOP_WAIT_MS = 3_000;
+
+/** Sandboxes as process trees of this machine (cluster §1.7). */
+export class ProcessDriver extends SandboxDriver {
+  private readonly listeners = new Set<LostListener>();
+  /** The last thing under way with each sandbox; the next one waits for it. */
+  private readonly turns = new Map<string, Promise<unknown>>();
+  /** Sandboxes whose end is meant. */
+  private readonly ending = new Set<string>();
+  private readonly workspaces: Workspaces;
+
+  private constructor(
+    private readonly options: ProcessDriverOptions,
+    private readonly parts: {
+      detected: Detected;
+      records: SandboxRecords;
+      cgroups: Cgroups;
+      sockets: { base: string; remove: () => Promise<void> };
+      isRoot: boolean;
+    },
+  ) {
+    super();
+    this.workspaces = new Workspaces({ home: options.home, isRoot: parts.isRoot });
+  }
+
+  /** Finds out what this machine can do, then keeps what an earlier life left running and ends what it cannot use. */
+  static async open(options: ProcessDriverOptions): Promise<ProcessDriver> {
+    const isRoot = process.getuid?.() === 0;
+    const base = path.join(options.home, 'sandboxes');
+    const records = await SandboxRecords.open(base);
+    const cacheFolder = path.join(options.home, 'cache', `sandboxd-${fileStamp(options.entry)}`);
+    const detected = await detectIsolation({ ...options, isRoot, cacheFolder });
+    const cgroups = isRoot && detected.isolation === 'bwrap' ? await Cgroups.detect() : new Cgroups();
+    const driver = new ProcessDriver(options, { detected, records, cgroups, sockets: await shortName(base), isRoot });
+    await driver.adopt();
+    await records.collect(Date.now());
+    return driver;
+  }
+
+  get isolation(): Isolation {
+    return this.parts.detected.isolation;
+  }
+
+  /** Why it is not better; undefined with bubblewrap. */
+  get warning(): string | undefined {
+    return this.parts.detected.warning;
+  }
+
+  claim(request: ClaimRequest): Promise<SandboxRef> {
+    const sandboxId = sandboxIdOf(request.sessionId);
+    return this.inTurn(sandboxId, () => this.start(sandboxId, request));
+  }
+
+  async endpoint({ sandboxId }: SandboxRef): Promise<SandboxEndpoint> {
+    const root = this.isolation === 'bwrap' ? INSIDE_PATHS.root : (this.parts.records.find(sandboxId)?.folder ?? '');
+    return { address: `unix:${path.join(this.parts.sockets.base, sandboxId, 'run', 's')}`, root };
+  }
+
+  release(ref: SandboxRef, { reason, forget }: { reason: string; forget: boolean }): Promise<void> {
+    const { sandboxId, sessionId } = ref;
+    this.ending.add(sandboxId);
+    return this.inTurn(sandboxId, async () => {
+      const record = this.parts.records.find(sandboxId);
+      if (!record || record.tenantId !== ref.tenantId) return;
+      await this.end(record, STOP_WAIT_MS);
+      if (forget) await this.folderOf(sandboxId).forget();
+      this.options.logger.info({ sandboxId, sessionId, reason }, 'sandbox ended');
+    }).finally(() => this.ending.delete(sandboxId));
+  }
+
+  survivors(): SandboxRef[] {
+    return this.parts.records.all().filter((record) => record.processes.length > 0);
+  }
+
+  highestEpoch(tenantId: string, sessionId: string): Epoch | undefined {
+    const record = this.parts.records.find(sandboxIdOf(sessionId));
+    return record?.tenantId === tenantId ? record : undefined;
+  }
+
+  async raiseEpoch(tenantId: string, sessionId: string, epoch: Epoch): Promise<void> {
+    const record = this.parts.records.find(sandboxIdOf(sessionId));
+    if (!record || record.tenantId !== tenantId || !isLowerEpoch(record, epoch)) return;
+    await this.parts.records.save({ ...record, ...epoch });
+  }
+
+  onLost(listener: LostListener): void {
+    this.listeners.add(listener);
+  }
+
+  /** Lets go of the short socket names; sandboxes have been released before. */
+  async close(): Promise<void> {
+    await Promise.all(this.turns.values());
+    await this.parts.sockets.remove();
+  }
+
+  private async start(sandboxId: string, request: ClaimRequest): Promise<SandboxRef> {
+    this.refuseForeign(sandboxId, request);
+    const { tenantId, sessionId } = request;
+    const known = this.parts.records.find(sandboxId);
+    const workspace = await this.workspaces.locate(sessionId, request.workspace);
+    if (known && (await this.isUsable(known, workspace))) return { sandboxId, tenantId, sessionId };
+    if (known) await this.end(known, 0);
+    const user = await this.userFor(known, workspace);
+    await this.workspaces.give(workspace, user);
+    const minimum = known && isLowerEpoch(request.minimum, known) ? known : request.minimum;
+    const record: SandboxRecord = {
+      sandboxId,
+      tenantId,
+      sessionId,
+      folder: workspace.folder,
+      ...user,
+      generation: minimum.generation,
+      epoch: minimum.epoch,
+      fingerprint: this.fingerprint(),
+      processes: [],
+      lastUsedAt: Date.now(),
+    };
+    await this.parts.records.save(record);
+    const folder = this.folderOf(sandboxId);
+    await folder.prepare(user, this.options.trust);
+    await this.watch(record, await this.launch(record, folder, request.workspace.kind === 'path'));
+    return { sandboxId, tenantId, sessionId };
+  }
+
+  private async launch(record: SandboxRecord, folder: SandboxFolder, isInPlace: boolean): Promise<Launched> {
+    const { cgroups, detected } = this.parts;
+    const { memoryBytes, processes } = this.options;
+    const isBoxed = this.isolation === 'bwrap';
+    const outside = new SandboxFolder(this.parts.sockets.base, record.sandboxId);
+    const paths = isBoxed ? INSIDE_PATHS : hostPaths(outside, record.folder);
+    // A limit on processes counts everything of a user, so it needs a user, or numbering, of the sandbox's own.
+    const isAlone = isBoxed || isOwnUid(record.uid);
+    return detected.launcher.launch({
+      isolation: this.isolation,
+      user: record,
+      mounts: mountsOf(folder, record.folder, this.cacheFolder()),
+      ...(isInPlace ? { hostPath: record.folder } : {}),
+      environment: daemonEnvironment(record, paths, {
+        isolation: this.isolation,
+        idleExitMs: this.options.idleExitMs,
+        memoryBytes,
+        processes: isAlone ? processes : 0,
+      }),
+      cgroups: await cgroups.create(record.sandboxId, { memoryBytes, processes }),
+      logFile: folder.file('sandboxd.log'),
+      nodeFlags: NODE_FLAGS,
+      daemonArguments: [],
+    });
+  }
+
+  /** Remembers who runs, and notices when it ends. */
+  private async watch(record: SandboxRecord, { child, pids }: Launched): Promise<void> {
+    const identities = (await Promise.all(pids.map(identityOf))).filter((identity) => identity !== undefined);
+    const running = { ...record, processes: identities };
+    await this.parts.records.save(running);
+    child.once('exit', (code) => void this.lost(running, `its process ended with code ${code}`));
+    if (child.exitCode !== null) await this.lost(running, `its process ended with code ${child.exitCode}`);
+  }
+
+  private async lost(record: SandboxRecord, reason: string): Promise<void> {
+    const { sandboxId } = record;
+    const current = this.parts.records.find(sandboxId);
+    const isOurs = current?.processes.some(({ pid }) => pid === record.processes[0]?.pid) ?? false;
+    if (this.ending.has(sandboxId) || !isOurs) return;
+    this.options.logger.warn({ sandboxId, sessionId: record.sessionId, reason }, 'sandbox lost');
+    for (const listener of this.listeners) listener(record, reason);
+    await this.inTurn(sandboxId, async () => {
+      const left = this.parts.records.find(sandboxId);
+      if (left?.processes.some(({ pid }) => pid === record.processes[0]?.pid)) await this.end(left, 0);
+    });
+  }
+
+  /** Waits for the daemon to end by itself, then ends it. */
+  private async end(record: SandboxRecord, waitMs: number): Promise<void> {
+    const isGone = await areGone(record.processes, waitMs);
+    if (!isGone) await killAll(record.processes);
+    if (!isGone) await areGone(record.processes, STOP_WAIT_MS);
+    // Without bubblewrap, commands outlive their daemon.
+    if (this.isolation === 'uid' && isOwnUid(record.uid)) await killUser(record.uid);
+    await this.parts.cgroups.remove(record.sandboxId);
+    const current = this.parts.records.find(record.sandboxId) ?? record;
+    await this.parts.records.save({ ...current, processes: [], lastUsedAt: Date.now() });
+  }
+
+  /** What happens to one sandbox happens one after the other. */
+  private inTurn<T>(sandboxId: string, work: () => Promise<T>): Promise<T> {
+    const before = this.turns.get(sandboxId) ?? Promise.resolve();
+    const turn = before.then(work, work);
+    const settled = turn.catch(() => undefined); // whoever asked is told
+    this.turns.set(sandboxId, settled);
+    void settled.then(() => {
+      if (this.turns.get(sandboxId) === settled) this.turns.delete(sandboxId);
+    });
+    return turn;
+  }
+
+  private async adopt(): Promise<void> {
+    for (const record of this.parts.records.all().filter(({ processes }) => processes.length > 0)) {
+      const isRunning = (await Promise.all(record.processes.map(isAlive))).every(Boolean);
+      if (isRunning && record.fingerprint === this.fingerprint()) continue;
+      await this.end(record, 0);
+    }
+  }
+
+  private async isUsable(record: SandboxRecord, workspace: Workspace): Promise<boolean> {
+    if (record.processes.length === 0 || record.folder !== workspace.folder) return false;
+    return (await Promise.all(record.processes.map(isAlive))).every(Boolean);
+  }
+
+  private async userFor(known: SandboxRecord | undefined, { owner }: Workspace): Promise<User> {
+    if (!this.parts.isRoot) return { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+    if (owner) return owner;
+    if (known && isOwnUid(known.uid)) return { uid: known.uid, gid: known.gid };
+    const { uid, takenFrom } = chooseUid(this.parts.records.all(), await activeUids(), this.options.home);
+    // Its files stay with the number; the next claim of that session gives them to its new one.
+    if (takenFrom) await this.parts.records.save({ ...takenFrom, uid: 0, gid: 0 });
+    return { uid, gid: uid };
+  }
+
+  /** Without both root and bubblewrap, sandboxes do not hide tenants from each other. */
+  private refuseForeign(sandboxId: string, { tenantId }: ClaimRequest): void {
+    const known = this.parts.records.find(sandboxId);
+    if (known && known.tenantId !== tenantId) {
+      throw new FailedPreconditionError('sandbox_bound', 'The sandbox of this session belongs to another tenant.');
+    }
+    if (this.parts.isRoot && this.isolation === 'bwrap') return;
+    const isShared = this.parts.records
+      .all()
+      .some((record) => record.processes.length > 0 && record.tenantId !== tenantId);
+    if (!isShared) return;
+    throw new FailedPreconditionError(
+      'sandbox_single_tenant',
+      "Several tenants at once need root and bubblewrap on this machine; end the other tenant's sessions first.",
+    );
+  }
+
+  private folderOf(sandboxId: string): SandboxFolder {
+    return new SandboxFolder(path.join(this.options.home, 'sandboxes'), sandboxId);
+  }
+
+  private cacheFolder(): string {
+    return path.join(this.options.home, 'cache', `sandboxd-${fileStamp(this.options.entry)}`);
+  }
+
+  private fingerprint(): string {
+    const { entry, trust, memoryBytes, processes } = this.options;
+    const facts = [fileStamp(entry), trust, this.isolation, memoryBytes, processes, process.version];
+    return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
+  }
+}
+
+/** Changes when the file does. */
+function fileStamp(file: string): string {
+  const { mtimeMs, size } = statSync(file);
+  return createHash('sha256').update(`${file} ${mtimeMs} ${size} ${process.version}`).digest('hex').slice(0, 12);
+}

@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+/** A socket's path may have 107 bytes; what follows the base needs 34. */
+const MAX_BASE_LENGTH = 70;
+/** Of these the sandbox's user is the owner. */
+const OWN_FOLDERS = ['run', 'state', 'results', 'home', 'tmp'] as const;
+
+export interface User {
+  uid: number;
+  gid: number;
+}
+
+/** One sandbox for each session and class; the id is the same in every life of it. */
+export function sandboxIdOf(sessionId: string): string {
+  return createHash('sha256').update(`s/${sessionId}/default`).digest('hex').slice(0, 20);
+}
+
+/** The files of one sandbox on the host, below `$MARGAY_HOME/sandboxes/<id>`. */
+export class SandboxFolder {
+  readonly path: string;
+
+  constructor(
+    base: string,
+    readonly sandboxId: string,
+  ) {
+    this.path = path.join(base, sandboxId);
+  }
+
+  file(name: string): string {
+    return path.join(this.path, name);
+  }
+
+  /** Makes what is missing and gives it to the sandbox's user. */
+  async prepare(user: User, trust: string): Promise<void> {
+    await mkdir(this.path, { recursive: true, mode: 0o711 });
+    for (const name of OWN_FOLDERS) {
+      await mkdir(this.file(name), { recursive: true, mode: 0o700 });
+      if (process.getuid?.() === 0) await chown(this.file(name), user.uid, user.gid);
+    }
+    await writeFile(this.file('trust.pem'), trust, { mode: 0o644 });
+    await writeFile(this.file('passwd'), `agent:x:${user.uid}:${user.gid}:agent:/home/agent:/bin/bash\n`);
+    await writeFile(this.file('group'), `agent:x:${user.gid}:\n`);
+    await writeFile(this.file('hosts'), '127.0.0.1 localhost sandbox\n');
+  }
+
+  /** Removes the journal and everything temporary; the record stays. */
+  async forget(): Promise<void> {
+    for (const name of OWN_FOLDERS) await rm(this.file(name), { recursive: true, force: true });
+  }
+}
+
+/** The same folder under a name short enough for sockets. */
+export async function shortName(base: string): Promise<{ base: string; remove: () => Promise<void> }> {
+  if (base.length <= MAX_BASE_LENGTH) return { base, remove: async () => undefined };
+  const folder = await mkdtemp(path.join(tmpdir(), 'margay-'));
+  const link = path.join(folder, 's');
+  await symlink(base, link);
+  return { base: link, remove: () => rm(folder, { recursive: true, force: true }) };
+}

@@ -1,0 +1,105 @@
+import { execFile } from 'node:child_process';
+import { chown, mkdir, realpath, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import type { RunGrant } from '@margay/contracts';
+import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
+import type { User } from './sandbox-folder';
+
+const run = promisify(execFile);
+
+export interface WorkspacesOptions {
+  /** `$MARGAY_HOME`. */
+  home: string;
+  isRoot: boolean;
+}
+
+export interface Workspace {
+  /** Resolved path on the host. */
+  folder: string;
+  /** Whose files they are; undefined = the sandbox may choose a user. */
+  owner?: User;
+}
+
+/** Folders that hold the machine, not a project. */
+const REFUSED = [
+  '/',
+  '/bin',
+  '/boot',
+  '/dev',
+  '/etc',
+  '/lib',
+  '/lib64',
+  '/proc',
+  '/root',
+  '/run',
+  '/sbin',
+  '/sys',
+  '/usr',
+  '/var',
+];
+
+/** Decides where a session's files lie and whose they are. A user's folder is never given to another user. */
+export class Workspaces {
+  private readonly own: string;
+
+  constructor(private readonly options: WorkspacesOptions) {
+    this.own = path.join(options.home, 'workspaces');
+  }
+
+  async locate(sessionId: string, workspace: RunGrant['workspace']): Promise<Workspace> {
+    if (workspace.kind === 'own') return this.makeOwn(sessionId);
+    const folder = await realpath(workspace.path).catch((cause: unknown) => {
+      throw new FailedPreconditionError('workspace_missing', `There is no folder ${workspace.path}.`, { cause });
+    });
+    await this.refuseUnfit(folder);
+    const facts = await stat(folder);
+    if (!facts.isDirectory()) throw new FailedPreconditionError('workspace_missing', `${folder} is not a folder.`);
+    if (!this.options.isRoot) return { folder };
+    if (facts.uid !== 0) return { folder, owner: { uid: facts.uid, gid: facts.gid } };
+    // A copy that npm start made is ours to give away.
+    if (this.isCopy(folder)) return { folder };
+    throw new FailedPreconditionError(
+      'workspace_owned_by_root',
+      `The folder ${folder} belongs to root, and a model's shell never runs as root. Start with --workspace-copy to work on a copy, or give the folder to an ordinary user.`,
+    );
+  }
+
+  /** Gives a folder of ours to the sandbox's user, with all its files if it was somebody else's. */
+  async give({ folder, owner }: Workspace, user: User): Promise<void> {
+    if (!this.options.isRoot || owner) return;
+    const facts = await stat(folder);
+    if (facts.uid === user.uid && facts.gid === user.gid) return;
+    await run('chown', ['-Rh', `${user.uid}:${user.gid}`, '--', folder]);
+  }
+
+  private async makeOwn(sessionId: string): Promise<Workspace> {
+    if (!/^[\w-]+$/.test(sessionId)) throw new InvalidArgumentError('bad_session_id', 'The session id is malformed.');
+    const folder = path.join(this.own, sessionId);
+    await mkdir(this.own, { recursive: true, mode: 0o711 });
+    const isNew = await mkdir(folder, { mode: 0o700 }).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'EEXIST') return false;
+        throw error;
+      },
+    );
+    if (isNew && this.options.isRoot) await chown(folder, 0, 0);
+    return { folder: await realpath(folder) };
+  }
+
+  private isCopy(folder: string): boolean {
+    return folder.startsWith(this.own + path.sep);
+  }
+
+  private async refuseUnfit(folder: string): Promise<void> {
+    const home = await realpath(this.options.home).catch(() => this.options.home);
+    const holdsHome = home === folder || home.startsWith(folder === '/' ? '/' : folder + path.sep);
+    const isInHome = folder.startsWith(home + path.sep) && !folder.startsWith(path.join(home, 'workspaces') + path.sep);
+    if (!REFUSED.includes(folder) && !holdsHome && !isInHome) return;
+    throw new FailedPreconditionError(
+      'workspace_refused',
+      `${folder} cannot be a workspace: it holds parts of the system or of Margay itself. Choose a project folder.`,
+    );
+  }
+}

@@ -1,0 +1,206 @@
+import { sandboxdPb, type RunGrant } from '@margay/contracts';
+import { grpcClient, type GrpcClient, type Logger } from '@margay/platform';
+import { isLowerEpoch, type Epoch, type SandboxDriver, type SandboxRef } from './sandbox-driver';
+import type { SandboxGrants } from './sandbox-grants';
+
+type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
+
+export interface LiveSandbox {
+  ref: SandboxRef;
+  client: SandboxdClient;
+  incarnation: string;
+  /** Equal for equal workspaces. */
+  workspaceKey: string;
+  activeCalls: number;
+  lastUsedAt: number;
+}
+
+export interface SandboxRegistryOptions {
+  driver: SandboxDriver;
+  grants: SandboxGrants;
+  idleStopMs: number;
+  logger: Logger;
+  /** Milliseconds of a clock that never jumps. */
+  now?: () => number;
+}
+
+const SHUTDOWN_GRACE_MS = 1_000;
+const HELLO_TIMEOUT_MS = 10_000;
+
+/** Which sandbox serves which session: claimed at the first call, ended when idle, claimed again when lost. */
+export class SandboxRegistry {
+  private readonly live = new Map<string, LiveSandbox>();
+  private readonly claiming = new Map<string, Promise<LiveSandbox>>();
+  private readonly now: () => number;
+
+  constructor(private readonly options: SandboxRegistryOptions) {
+    this.now = options.now ?? (() => performance.now());
+    options.driver.onLost((ref) => this.drop(ref.sessionId));
+  }
+
+  /** The session's sandbox, bound to the grant's epoch. Several callers share one claim. */
+  async obtain(grant: RunGrant): Promise<LiveSandbox> {
+    const { sessionId } = grant;
+    const known = this.live.get(sessionId);
+    if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
+      await this.noteEpoch(grant);
+      return known;
+    }
+    const running = this.claiming.get(sessionId);
+    if (running) return running;
+    const claim = this.claim(grant, known).finally(() => this.claiming.delete(sessionId));
+    this.claiming.set(sessionId, claim);
+    return claim;
+  }
+
+  find(tenantId: string, sessionId: string): LiveSandbox | undefined {
+    const known = this.live.get(sessionId);
+    return known?.ref.tenantId === tenantId ? known : undefined;
+  }
+
+  /** Forgets a sandbox that does not answer; the next call claims again. */
+  forsake(sandbox: LiveSandbox): void {
+    if (this.live.get(sandbox.ref.sessionId) === sandbox) this.drop(sandbox.ref.sessionId);
+  }
+
+  /** A token for one call of a run. */
+  tokenFor({ ref }: LiveSandbox, grant: RunGrant): Promise<string> {
+    const { tenantId, sessionId, runId, storeGeneration, epoch } = grant;
+    return this.options.grants.token({ sandboxId: ref.sandboxId, tenantId, sessionId, runId, storeGeneration, epoch });
+  }
+
+  /** A token for what session asks on its own behalf, at the highest epoch known. */
+  ownerToken(sandbox: LiveSandbox): Promise<string> {
+    const { tenantId, sessionId } = sandbox.ref;
+    return this.adminToken(
+      sandbox,
+      this.options.driver.highestEpoch(tenantId, sessionId) ?? { generation: 0, epoch: 0 },
+    );
+  }
+
+  /** No call of a lower epoch starts afterwards; also remembered for a sandbox that does not run. */
+  async fence(tenantId: string, sessionId: string, fence: { epoch: number; kill: boolean }): Promise<void> {
+    const { driver } = this.options;
+    const generation = driver.highestEpoch(tenantId, sessionId)?.generation ?? 0;
+    await driver.raiseEpoch(tenantId, sessionId, { generation, epoch: fence.epoch });
+    await this.claiming.get(sessionId)?.catch(() => undefined); // a failed claim has nothing to fence
+    const sandbox = this.find(tenantId, sessionId);
+    if (!sandbox) return;
+    const grant = await this.adminToken(sandbox, { generation, epoch: fence.epoch });
+    await sandbox.client.fence(fence, { grant });
+  }
+
+  /** Ends the session's sandbox and its journal; the workspace stays. */
+  async release(tenantId: string, sessionId: string): Promise<void> {
+    await this.claiming.get(sessionId)?.catch(() => undefined); // then there is nothing to end
+    const sandbox = this.find(tenantId, sessionId);
+    if (sandbox) await this.end(sandbox, { reason: 'released', forget: true });
+  }
+
+  /** Sandboxes that survived an earlier life of this process; they are used, or end when idle. */
+  async adopt(): Promise<void> {
+    for (const ref of this.options.driver.survivors()) {
+      try {
+        const epoch = this.options.driver.highestEpoch(ref.tenantId, ref.sessionId) ?? { generation: 0, epoch: 0 };
+        this.live.set(ref.sessionId, await this.connect(ref, epoch, ''));
+      } catch (error) {
+        this.options.logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a left sandbox does not answer, ending it');
+        await this.options.driver.release(ref, { reason: 'unanswering', forget: false });
+      }
+    }
+  }
+
+  /** Ends what nobody has used for the idle time. */
+  async sweep(): Promise<void> {
+    const due = this.now() - this.options.idleStopMs;
+    const idle = [...this.live.values()].filter((sandbox) => sandbox.activeCalls === 0 && sandbox.lastUsedAt <= due);
+    await Promise.all(idle.map((sandbox) => this.end(sandbox, { reason: 'idle', forget: false })));
+  }
+
+  /** Counts a call; call the result when it is over. */
+  use(sandbox: LiveSandbox): () => void {
+    sandbox.activeCalls += 1;
+    return () => {
+      sandbox.activeCalls -= 1;
+      sandbox.lastUsedAt = this.now();
+    };
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled(this.claiming.values());
+    await Promise.all(
+      [...this.live.values()].map((sandbox) => this.end(sandbox, { reason: 'shutdown', forget: false })),
+    );
+  }
+
+  private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
+    const { tenantId, sessionId, workspace } = grant;
+    if (previous && previous.workspaceKey !== '')
+      await this.end(previous, { reason: 'other workspace', forget: false });
+    else if (previous) this.drop(sessionId);
+    const startedAt = performance.now();
+    const ref = await this.options.driver.claim({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
+    const sandbox = await this.connect(ref, epochOf(grant), keyOf(grant));
+    await this.noteEpoch(grant);
+    this.live.set(sessionId, sandbox);
+    const durationMs = Math.round(performance.now() - startedAt);
+    this.options.logger.info({ sandboxId: ref.sandboxId, sessionId, durationMs }, 'sandbox ready');
+    return sandbox;
+  }
+
+  private async connect(ref: SandboxRef, epoch: Epoch, workspaceKey: string): Promise<LiveSandbox> {
+    const { address } = await this.options.driver.endpoint(ref);
+    const client = grpcClient(sandboxdPb.SandboxdDefinition, address);
+    const sandbox = { ref, client, incarnation: '', workspaceKey, activeCalls: 0, lastUsedAt: this.now() };
+    try {
+      const grant = await this.adminToken(sandbox, epoch);
+      const { incarnation } = await client.hello({ workspaceId: '' }, { grant, timeoutMs: HELLO_TIMEOUT_MS });
+      return { ...sandbox, incarnation };
+    } catch (error) {
+      client.close();
+      throw error;
+    }
+  }
+
+  private async end(sandbox: LiveSandbox, options: { reason: string; forget: boolean }): Promise<void> {
+    const { ref, client } = sandbox;
+    this.live.delete(ref.sessionId);
+    const grant = await this.ownerToken(sandbox);
+    const asked = client.shutdown({ graceMs: SHUTDOWN_GRACE_MS }, { grant, timeoutMs: SHUTDOWN_GRACE_MS });
+    // One that does not answer is ended by the driver all the same.
+    await asked.catch((error: unknown) => this.options.logger.debug({ err: error }, 'shutdown was not answered'));
+    await this.options.driver.release(ref, options);
+    client.close();
+  }
+
+  private drop(sessionId: string): void {
+    const sandbox = this.live.get(sessionId);
+    this.live.delete(sessionId);
+    sandbox?.client.close();
+  }
+
+  private adminToken({ ref }: Pick<LiveSandbox, 'ref'>, epoch: Epoch): Promise<string> {
+    const { sandboxId, tenantId, sessionId } = ref;
+    return this.options.grants.token({
+      sandboxId,
+      tenantId,
+      sessionId,
+      storeGeneration: epoch.generation,
+      epoch: epoch.epoch,
+    });
+  }
+
+  /** The record outlives the sandbox, so its next incarnation starts with the highest epoch ever seen. */
+  private async noteEpoch(grant: RunGrant): Promise<void> {
+    const { driver } = this.options;
+    const known = driver.highestEpoch(grant.tenantId, grant.sessionId);
+    if (known && !isLowerEpoch(known, epochOf(grant))) return;
+    await driver.raiseEpoch(grant.tenantId, grant.sessionId, epochOf(grant));
+  }
+}
+
+const epochOf = (grant: RunGrant): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
+
+function keyOf({ workspace }: RunGrant): string {
+  return workspace.kind === 'own' ? 'own' : `path ${workspace.path}`;
+}
