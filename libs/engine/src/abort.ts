@@ -1,5 +1,13 @@
+import { setMaxListeners } from 'node:events';
+
 /** Reason of aborts that nobody looks at; making one anew for each costs a stack trace. */
 export const OVER = new Error('over');
+
+/** Lets any number of calls listen to a signal: Node warns of a leak from eleven on. */
+export function shared(signal: AbortSignal): AbortSignal {
+  setMaxListeners(0, signal);
+  return signal;
+}
 
 /** The promise's outcome, or a rejection with the signal's reason as soon as that aborts. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {

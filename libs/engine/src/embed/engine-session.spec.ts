@@ -1,7 +1,7 @@
 import { MemoryBlobStore, MemoryCommitStore } from '@margay/log';
-import { runWorld, scriptedModel, until, VirtualClock } from '@margay/testing';
+import { runWorld, scriptedModel, toolDescriptor, until, VirtualClock } from '@margay/testing';
 import { z } from 'zod';
-import { createEngine, defineTool, SequenceIds, type EngineEvent } from '../index';
+import { createEngine, defineTool, SequenceIds, Tools, type EngineEvent, type ToolOutcome } from '../index';
 
 const roll = defineTool({
   id: 'roll_dice',
@@ -89,6 +89,25 @@ it('accepts a run once per commit id', async () => {
   const [one, other] = await Promise.all([world.session.run('Go.', options), world.session.run('Go.', options)]);
   expect(one.runId).toBe(other.runId);
   expect((await world.types()).filter((type) => type === 'user')).toHaveLength(1);
+  expect(await world.session.run('Go.', options)).toMatchObject({ runId: one.runId, text: 'Once.' });
+});
+
+it('leaves a running call to the next owner when it is closed', async () => {
+  class Slow extends Tools {
+    signal: AbortSignal | undefined;
+    list = (): Promise<ReturnType<typeof toolDescriptor>[]> => Promise.resolve([toolDescriptor({ tool_id: 'slow' })]);
+    execute(...[, { signal }]: Parameters<Tools['execute']>): Promise<ToolOutcome> {
+      this.signal = signal;
+      return new Promise(() => undefined);
+    }
+  }
+  const slow = new Slow();
+  const world = await runWorld([{ calls: [{ name: 'slow' }] }], [slow]);
+  const running = world.session.run('Go.');
+  await until(() => slow.signal !== undefined);
+  world.engine.close();
+  await expect(running).rejects.toMatchObject({ reason: 'run_fenced' });
+  expect(slow.signal?.aborted).toBe(false);
 });
 
 it('starts a run with a message that finds none', async () => {

@@ -117,9 +117,8 @@ export class EngineSession {
   }
 
   private drive(head: Head): RunDriver {
-    const driver = new RunDriver(this.id, this.options, this.log, this.onDelta);
+    const driver = new RunDriver(head, this.options, this.log, this.onDelta);
     this.driver = driver;
-    driver.start(head);
     return driver;
   }
 

@@ -56,7 +56,9 @@ export class ManualClock extends Clock {
   }
 }
 
-/** Lets everything that is ready run. */
-function settled(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+const SETTLE_TURNS = 200;
+
+/** Lets what is ready run, and what that makes ready. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < SETTLE_TURNS; turn += 1) await Promise.resolve();
 }

@@ -1,3 +1,4 @@
+import type { StoredEvent } from '@margay/contracts';
 import { AbortedError } from '@margay/errors';
 import { statusOf, type Head } from '@margay/log';
 import { runAgent } from '../loop/run-agent';
@@ -5,7 +6,6 @@ import { RunStopped, type Journal } from '../ports';
 import { NO_USAGE } from '../state/agent-state';
 import { LocalTools } from '../tools/local-tools';
 import { allowAll } from './allow-all';
-import { submit } from './commands';
 import type { DeltaEvent, EngineOptions, RunResult } from './engine-options';
 import type { SessionLog } from './journal-on';
 import { LogInbox } from './log-inbox';
@@ -17,22 +17,20 @@ const COMMIT_ID_CHARS = 24;
 /** Drives one run of a session in this process, from its claim to its end. */
 export class RunDriver {
   inbox: LogInbox | undefined;
-  result: Promise<RunResult> = Promise.reject(new Error('not started'));
+  readonly result: Promise<RunResult>;
   private readonly stop = new AbortController();
-  private runId = '';
+  private readonly sessionId: string;
+  private readonly runId: string;
   private isOver = false;
 
+  /** @param head the log's end, with a run that is queued, or running on an owner that is given up */
   constructor(
-    private readonly sessionId: string,
+    head: Head,
     private readonly options: EngineOptions,
     private readonly log: SessionLog,
     private readonly onDelta: (delta: DeltaEvent) => void,
   ) {
-    this.result.catch(() => undefined); // replaced by start
-  }
-
-  /** @param head the log's end, with a run that is queued, or running on an owner that is given up */
-  start(head: Head): void {
+    this.sessionId = head.sessionId;
     this.runId = head.run?.id ?? '';
     this.result = this.drive(head).finally(() => {
       this.isOver = true;
@@ -55,72 +53,63 @@ export class RunDriver {
 
   private async drive(head: Head): Promise<RunResult> {
     const claimed = await this.claim(head);
-    const { epoch } = claimed;
-    const { ids, clock, store, blobs, model, approvals = allowAll, tools = [] } = this.options;
-    const { sessionId, runId, stop } = this;
-    const inbox = (this.inbox = new LogInbox(store, sessionId, claimed, stop.signal));
-    const outcome = await runAgent(
-      {
-        model,
-        approvals,
-        clock,
-        ids,
-        inbox,
-        tools: new LocalTools(tools, { sessionId, epoch, stop: stop.signal }),
-        journal: new LogJournal({
-          ...this.log,
-          store,
-          blobs,
-          clock,
-          ids,
-          inbox,
-          tenantId: claimed.tenantId,
-          sessionId,
-          runId,
-          epoch,
-          onDelta: (delta) => this.onDelta(deltaEvent(delta)),
-        }),
-      },
-      this.options,
-    );
+    if (!claimed) return this.endedElsewhere('claimed already');
+    const { clock, ids, model, approvals = allowAll, tools = [] } = this.options;
+    const { sessionId, runId, stop, log } = this;
+    const { tenantId, epoch } = claimed;
+    const inbox = (this.inbox = new LogInbox(log.store, sessionId, claimed, stop.signal));
+    const onDelta = (delta: Delta): void => this.onDelta(deltaEvent(delta));
+    const journal = new LogJournal({ ...log, clock, ids, inbox, tenantId, sessionId, runId, epoch, onDelta });
+    const localTools = new LocalTools(tools, { sessionId, epoch, stop: stop.signal });
+    const ports = { model, approvals, clock, ids, inbox, journal, tools: localTools };
+    const outcome = await runAgent(ports, this.options);
     if (outcome.outcome === 'stopped') return this.endedElsewhere(outcome.cause);
     const { outcome: _, ...result } = outcome;
     return { runId, ...result };
   }
 
-  /** Makes the run this process's own: whoever drove it is fenced. */
-  private async claim(head: Head): Promise<Head> {
-    const { ids } = this.options;
+  /** Makes the run this process's own, and fences whoever drove it. @returns undefined if it is not to be had any more */
+  private async claim(head: Head): Promise<Head | undefined> {
+    const { loop } = this.log;
     const { runId, sessionId } = this;
+    const commitId = (): string => this.options.ids.hex(COMMIT_ID_CHARS);
     let { epoch } = head;
     if (head.run?.state === 'running') {
-      const taken = await submit(this.log.loop, sessionId, {
-        kind: 'takeover',
-        commitId: ids.hex(COMMIT_ID_CHARS),
-        runId,
-        epoch,
-        cause: 'resumed by another process',
-      });
+      const cause = 'resumed by another process';
+      const taken = await loop.submit(sessionId, { kind: 'takeover', commitId: commitId(), runId, epoch, cause });
+      if (!taken.ok) return undefined;
       epoch = taken.head.epoch;
     }
-    const owner = ids.hex(INSTANCE_CHARS);
-    const command = { kind: 'claim' as const, commitId: ids.hex(COMMIT_ID_CHARS), runId, epoch, owner };
-    return (await submit(this.log.loop, sessionId, command)).head;
+    const owner = this.options.ids.hex(INSTANCE_CHARS);
+    const claimed = await loop.submit(sessionId, { kind: 'claim', commitId: commitId(), runId, epoch, owner });
+    return claimed.ok ? claimed.head : undefined;
   }
 
-  /** A run that was stopped from outside ended in the log, or goes on with another owner. */
+  /** A run that was stopped from outside, or is not to be had, ended in the log or goes on with another owner. */
   private async endedElsewhere(cause: string): Promise<RunResult> {
-    const { head } = await this.log.loop.confirmedTip(this.sessionId);
+    const { runId, sessionId } = this;
+    const { head } = await this.log.loop.confirmedTip(sessionId);
     const { lastRun } = head;
-    if (lastRun?.id !== this.runId || head.run?.id === this.runId)
-      throw new AbortedError('run_fenced', `run ${this.runId} was ${cause}: another process may go on with it`);
-    const { doneReason } = lastRun;
-    const text = doneReason === 'canceled' ? '(Run canceled by user)' : `(Run ended: ${doneReason})`;
-    return { runId: this.runId, status: statusOf(head), doneReason, text, usage: NO_USAGE, steps: 0 };
+    if (lastRun?.id !== runId || head.run?.id === runId)
+      throw new AbortedError('run_fenced', `run ${runId} was ${cause}: another process may go on with it`);
+    const status = statusOf({ ...head, run: null });
+    return { runId, status, doneReason: lastRun.doneReason, text: await this.closingText(), usage: NO_USAGE, steps: 0 };
+  }
+
+  private async closingText(): Promise<string> {
+    let text = '';
+    for await (const { events } of this.log.store.range(this.sessionId, 1)) {
+      for (const { frame } of events) {
+        const event = JSON.parse(frame) as StoredEvent;
+        if (event.type === 'assistant' && event.run_id === this.runId) ({ text } = event.payload);
+      }
+    }
+    return text;
   }
 }
 
-function deltaEvent(delta: Parameters<Journal['delta']>[0]): DeltaEvent {
-  const { agentId, depth, step, offset, text } = delta;
+type Delta = Parameters<Journal['delta']>[0];
+
+function deltaEvent({ agentId, depth, step, offset, text }: Delta): DeltaEvent {
   return { type: 'agent_message_delta', payload: { agent_id: agentId, depth, step, offset, text } };
 }

@@ -1,5 +1,5 @@
 import type { Head } from '@margay/log';
-import { childOf } from '../abort';
+import { childOf, shared } from '../abort';
 import { promptPrefix, promptTail, type PromptFacts } from '../context/prompt';
 import type { EnginePorts, ModelMessage, ModelRequest, ModelTool } from '../ports';
 import { AgentState } from '../state/agent-state';
@@ -46,7 +46,7 @@ export class AgentRun {
     private readonly options: RunAgentOptions,
   ) {
     this.halt = childOf(ports.inbox.stop);
-    this.stop = this.halt.signal;
+    this.stop = shared(this.halt.signal);
     this.writer = new Writer(ports.journal, head.c, (error) => this.halt.abort(error));
     this.sandbox = new Sandbox(this.writer, head.sandbox?.incarnation, (incarnation) =>
       state.apply({ kind: 'sandbox', incarnation }),

@@ -458,6 +458,24 @@ describe('an interrupt', () => {
     ]);
   });
 
+  it('starts none of the calls that waited for their turn', async () => {
+    const tools = new HeldTools([
+      toolDescriptor({ tool_id: 'shell', interrupt_behavior: 'cancel', concurrency_safe: false }),
+      toolDescriptor({ tool_id: 'edit', concurrency_safe: false }),
+    ]);
+    const world = await runWorld([{ calls: [{ name: 'shell' }, { name: 'edit' }] }, DONE], [tools]);
+    const running = world.session.run('Go.');
+    await until(() => tools.running.size === 1);
+    await world.session.interrupt();
+    tools.running.get('shell')?.finish({ status: 'cancelled', result: null });
+    await running;
+    expect(tools.running.has('edit')).toBe(false);
+    expect(await world.payloads('tool_result')).toMatchObject([
+      { outcome: 'cancelled' },
+      { outcome: 'cancelled', error: "Tool 'edit' was not started: interrupted by the user" },
+    ]);
+  });
+
   it('does nothing when no run is active', async () => {
     const world = await runWorld([]);
     expect(await world.session.interrupt()).toBe(false);

@@ -1,6 +1,6 @@
 import type { ToolDescriptor } from '@margay/contracts';
 import { z } from 'zod';
-import { childOf } from '../abort';
+import { childOf, shared } from '../abort';
 import { epochOfCall } from '../loop/call-ids';
 import { messageOf } from '../loop/plain-text';
 import { Tools, type ModelImage, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '../ports';
@@ -27,6 +27,7 @@ export class LocalTools extends Tools {
     private readonly options: LocalToolsOptions,
   ) {
     super();
+    shared(options.stop);
     for (const tool of tools) {
       if (tool instanceof Tools) this.ports.push(tool);
       else if (!this.own.has(tool.descriptor.tool_id)) this.own.set(tool.descriptor.tool_id, tool);
