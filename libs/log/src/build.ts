@@ -17,10 +17,28 @@ export interface Fold<T extends { command: Command }> {
   rejected: { item: T; rejection: Rejection }[];
 }
 
+/**
+ * Tells a repeat of a command from another one under the same commit id. Facts that differ between two attempts of one
+ * request are left out: its trace, the version of the replica that took it, and what that replica had counted.
+ */
 export function bodyHash(command: Command): string {
   if ('run' in command && command.run.requestHash !== undefined) return command.run.requestHash;
   const { commitId: _, ...body } = command;
-  return sha256Hex(canonicalJson(body));
+  return sha256Hex(canonicalJson(requestOf(body as Command)));
+}
+
+function requestOf(command: Command): object {
+  switch (command.kind) {
+    case 'accept':
+    case 'message': {
+      const { traceparent: _trace, options, ...run } = command.run;
+      return { ...command, run: { ...run, options: { ...options, engineVersion: undefined } } };
+    }
+    case 'terminate':
+      return { kind: command.kind };
+    default:
+      return command;
+  }
 }
 
 /**

@@ -5,7 +5,9 @@ import type { Command, Rejection } from './command';
 import { ALL_DECIDE_RULES, type DecideRules } from './decide';
 import { tipOf, type Answer, type CommitDocument, type Tip } from './document';
 import type { Head } from './head';
+import { deadlineError, takeBatch, without, type Pending, type Refused } from './pending';
 import { readConfirmedTip, readTip } from './read-tip';
+import { COMMIT_MAX_BYTES, commandBytes } from './size';
 import type { CommitStore } from './store';
 
 export type CommitOutcome =
@@ -37,26 +39,11 @@ export const ALL_LOOP_RULES: LoopRules = {
   findStored: true,
 };
 
-/** A batch closes before the command that would pass this. */
-export const COMMIT_MAX_BYTES = 512 * 1024;
 const QUEUE_MAX = 256;
 const INVISIBLE_MS = 100;
 const RETRY_FIRST_MS = 10;
 const RETRY_MAX_MS = 1_000;
 const LANES_MAX = 20_000;
-
-interface Pending {
-  command: Command;
-  bodyHash: string;
-  bytes: number;
-  /** On the monotonic clock; checked right before the first insert is sent, never after. */
-  deadlineMs: number;
-  isSent: boolean;
-  settle: (outcome: CommitOutcome) => void;
-  fail: (error: Error) => void;
-}
-
-type Refused = { item: Pending; rejection: Rejection };
 
 /** What a replica knows of one session: the end it saw last, and the commands waiting for the insert in flight. */
 interface Lane {
@@ -92,7 +79,9 @@ export class CommitLoop {
   }
 
   /**
-   * Appends one command, or says why it was refused. Idempotent by `command.commitId`.
+   * Appends one command, or says why it was refused. Idempotent by `command.commitId`. A runner's commands are stored in
+   * the order in which they come, or from some point on not at all: no deadline and no full queue takes one out of the
+   * middle.
    * @throws UnavailableError `session_busy` when 256 commands wait already; `deadline` when `timeoutMs` passed before
    *   anything was sent; `closing` on shutdown. InvalidArgumentError `too_large` above 512 KB.
    */
@@ -100,7 +89,8 @@ export class CommitLoop {
     if (this.isClosed)
       return Promise.reject(new UnavailableError('closing', 'this replica is shutting down; try again'));
     const lane = this.lane(sessionId);
-    const bytes = JSON.stringify(command).length;
+    const bytes = commandBytes(command);
+    const isOrdered = isRunnerCommand(command);
     if (bytes > COMMIT_MAX_BYTES)
       return Promise.reject(
         new InvalidArgumentError(
@@ -108,12 +98,13 @@ export class CommitLoop {
           `a commit of ${bytes} bytes is above ${COMMIT_MAX_BYTES}; put large texts into blobs`,
         ),
       );
-    if (lane.queue.length >= QUEUE_MAX)
+    if (lane.queue.length >= QUEUE_MAX && !isOrdered)
       return Promise.reject(
         new UnavailableError('session_busy', `session ${sessionId} has ${QUEUE_MAX} commands waiting; try again`),
       );
     return new Promise((settle, fail) => {
-      const deadlineMs = options.timeoutMs === undefined ? Infinity : this.clock.monotonicMs() + options.timeoutMs;
+      const { timeoutMs = Infinity } = isOrdered ? {} : options;
+      const deadlineMs = this.clock.monotonicMs() + timeoutMs;
       lane.queue.push({ command, bodyHash: bodyHash(command), bytes, deadlineMs, isSent: false, settle, fail });
       if (!lane.isBusy) void this.drain(lane);
     });
@@ -172,7 +163,8 @@ export class CommitLoop {
         await this.commitBatch(lane, batch);
       } catch (error) {
         lane.cache = null;
-        for (const pending of batch) pending.fail(error as Error);
+        // What waits behind a command that may not be stored must not be stored without it.
+        for (const pending of [...batch, ...lane.queue.splice(0)]) pending.fail(error as Error);
       }
     }
     lane.isBusy = false;
@@ -185,7 +177,7 @@ export class CommitLoop {
     let read: Tip | undefined;
     while (pending.length > 0) {
       const tip: Tip = read ?? lane.cache ?? (read = await this.readTip(lane));
-      const mayRefuse = read !== undefined || !this.rules.freshRejections;
+      const isFresh = read !== undefined;
       read = undefined;
       const { document, accepted, rejected } = fold(tip, pending, this.clock.nowMicros(), this.rules);
       if (document) {
@@ -193,7 +185,7 @@ export class CommitLoop {
         for (const item of late) item.fail(deadlineError(lane.sessionId));
         const settled = late.length > 0 ? late : await this.insertUntilKnown(lane, document, accepted);
         pending = without(pending, settled);
-      } else if (!mayRefuse) {
+      } else if (!isFresh && this.rules.freshRejections) {
         read = await this.readTip(lane);
       } else {
         read = await this.readNext(lane, tip);
@@ -210,7 +202,7 @@ export class CommitLoop {
 
   /** The commit behind this tip, by a linearizable read; undefined: the tip is the log's true end. */
   private async readNext(lane: Lane, tip: Tip): Promise<Tip | undefined> {
-    if (!this.rules.linearizableEnd) return undefined;
+    if (!this.rules.linearizableEnd || !this.rules.freshRejections) return undefined;
     const next = await this.retrying(() =>
       this.store.readNumber(lane.sessionId, tip.head.c + 1, { linearizable: true }),
     );
@@ -219,10 +211,13 @@ export class CommitLoop {
     return lane.cache;
   }
 
-  /** Answers refused commands; one that is stored already is a repeat and gets its stored answer instead. */
+  /**
+   * Answers refused commands; one that is stored already is a repeat and gets its stored answer instead. The search is
+   * linearizable: one that is behind would refuse what the sender's first attempt had stored.
+   */
   private async refuse(lane: Lane, tip: Tip, rejected: Refused[], pending: Pending[]): Promise<Pending[]> {
     for (const { item, rejection } of rejected) {
-      const stored = this.rules.findStored ? await this.findStored(lane, item) : undefined;
+      const stored = this.rules.findStored ? await this.findStored(lane, item, true) : undefined;
       if (stored) this.answerFrom(stored, item, true);
       else item.settle({ ok: false, rejection, head: tip.head });
     }
@@ -232,8 +227,9 @@ export class CommitLoop {
     );
   }
 
-  private findStored(lane: Lane, item: Pending): Promise<CommitDocument | undefined> {
-    return this.retrying(() => this.store.findByCommitId(lane.sessionId, item.command.commitId));
+  private findStored(lane: Lane, item: Pending, linearizable: boolean): Promise<CommitDocument | undefined> {
+    const { commitId } = item.command;
+    return this.retrying(() => this.store.findByCommitId(lane.sessionId, commitId, { linearizable }));
   }
 
   /**
@@ -273,7 +269,7 @@ export class CommitLoop {
     const documents = new Map<string, CommitDocument>();
     for (const item of accepted) {
       const inKnown = [...documents.values()].find(({ commitIds }) => commitIds.includes(item.command.commitId));
-      const stored = inKnown ?? (await this.findStored(lane, item));
+      const stored = inKnown ?? (await this.findStored(lane, item, false));
       if (!stored) continue;
       documents.set(stored._id, stored);
       this.answerFrom(stored, item, true);
@@ -332,49 +328,6 @@ export class CommitLoop {
   }
 }
 
-function without(pending: Pending[], settled: Pending[]): Pending[] {
-  return pending.filter((item) => !settled.includes(item));
-}
-
-function deadlineError(sessionId: string): Error {
-  return new UnavailableError(
-    'deadline',
-    `session ${sessionId} was busy until the command's deadline; nothing was written`,
-  );
-}
-
-/**
- * The commands of the next document: in order, each commit id once (a second copy gets the first one's outcome), at most
- * 512 KB together.
- */
-function takeBatch(queue: Pending[]): Pending[] {
-  const byId = new Map<string, Pending>();
-  let bytes = 0;
-  while (queue.length > 0) {
-    const next = queue[0] as Pending;
-    const first = byId.get(next.command.commitId);
-    if (first) {
-      if (first.bodyHash !== next.bodyHash) break;
-      queue.shift();
-      follow(first, next);
-      continue;
-    }
-    if (byId.size > 0 && bytes + next.bytes > COMMIT_MAX_BYTES) break;
-    queue.shift();
-    byId.set(next.command.commitId, next);
-    bytes += next.bytes;
-  }
-  return [...byId.values()];
-}
-
-function follow(first: Pending, second: Pending): void {
-  const { settle, fail } = first;
-  first.settle = (outcome) => {
-    settle(outcome);
-    second.settle(outcome);
-  };
-  first.fail = (error) => {
-    fail(error);
-    second.fail(error);
-  };
+function isRunnerCommand({ kind }: Command): boolean {
+  return kind === 'step' || kind === 'finish' || kind === 'release';
 }

@@ -48,6 +48,12 @@ export interface DecideRules {
 export const ALL_DECIDE_RULES: DecideRules = { epochEquality: true, finishNeedsInbox: true };
 
 const TITLE_MAX_CHARS = 120;
+/** What a run may still add to a head: its owner, its sandbox, how it ended. That is never refused for its size. */
+const HEAD_RESERVE_BYTES = 2 * 1024;
+/** Longer words of a completion are cut in the head; its event has them whole. */
+const LAST_RUN_WORD_CHARS = 60;
+const LAST_RUN_REASON_CHARS = 200;
+const LAST_RUN_MODELS = 8;
 export const INTERRUPT_TEXT = '[Interrupted by user]';
 
 export function isRejected(decision: Decision): decision is { reject: Rejection } {
@@ -60,14 +66,17 @@ export function isRejected(decision: Decision): decision is { reject: Rejection 
  */
 export function decide(head: Head, command: Command, ts: number, rules: DecideRules = ALL_DECIDE_RULES): Decision {
   const decision = decideKind(head, command, ts, rules);
-  if (isRejected(decision)) return decision;
-  const bytes = JSON.stringify(decision.head).length;
-  if (bytes > HEAD_MAX_BYTES)
-    return reject(
-      'head_too_large',
-      `the session's context would grow to ${bytes} bytes; at most ${HEAD_MAX_BYTES} fit`,
-    );
+  if (isRejected(decision) || !mayGrow(head, decision.head)) return decision;
+  const bytes = Buffer.byteLength(JSON.stringify(decision.head));
+  const most = HEAD_MAX_BYTES - HEAD_RESERVE_BYTES;
+  if (bytes > most)
+    return reject('head_too_large', `the session's context would grow to ${bytes} bytes; at most ${most} fit`);
   return decision;
+}
+
+/** Whether the command brought what people chose: only then it may be refused for the head's size, else runs get stuck. */
+function mayGrow(before: Head, after: Head): boolean {
+  return before.c === 0 || before.runNo !== after.runNo;
 }
 
 function decideKind(head: Head, command: Command, ts: number, rules: DecideRules): Decision {
@@ -172,7 +181,7 @@ function startRun(head: Head, request: RunRequest, ts: number): Decision {
       ...head,
       context,
       binding: unbound ? request.binding : head.binding,
-      title: head.title ?? request.text.trim().slice(0, TITLE_MAX_CHARS),
+      title: head.title ?? titleFrom(request.text),
       runNo: no,
       run,
       epoch: head.epoch + 1,
@@ -185,6 +194,12 @@ function startRun(head: Head, request: RunRequest, ts: number): Decision {
     ],
     answer: { session_id: head.sessionId, run_id: runId, steered: false },
   };
+}
+
+function titleFrom(text: string): string | null {
+  const cut = text.trim().slice(0, TITLE_MAX_CHARS);
+  // A pair of surrogates may have been cut in two.
+  return cut.replace(/[\uD800-\uDBFF]$/, '') || null;
 }
 
 /** Id of the run's trace, for people who look for it. */
@@ -242,11 +257,13 @@ function endRun(head: Head, run: HeadRun, text: string, completion: Completion):
       lastRun: {
         id: run.id,
         done: completion.done,
-        doneReason: completion.done_reason,
-        ...(completion.blocked_code ? { blockedCode: completion.blocked_code } : {}),
+        doneReason: completion.done_reason.slice(0, LAST_RUN_WORD_CHARS),
+        ...(completion.blocked_code ? { blockedCode: completion.blocked_code.slice(0, LAST_RUN_WORD_CHARS) } : {}),
         ...(completion.verified === undefined ? {} : { verified: completion.verified }),
-        ...(completion.failure_reason ? { failureReason: completion.failure_reason.slice(0, 200) } : {}),
-        ...(completion.models_tried ? { modelsTried: completion.models_tried.slice(0, 8) } : {}),
+        ...(completion.failure_reason
+          ? { failureReason: completion.failure_reason.slice(0, LAST_RUN_REASON_CHARS) }
+          : {}),
+        ...(completion.models_tried ? { modelsTried: shortNames(completion.models_tried) } : {}),
       },
     },
     events: [
@@ -256,6 +273,10 @@ function endRun(head: Head, run: HeadRun, text: string, completion: Completion):
     records: [{ kind: 'end', runId: run.id, doneReason: completion.done_reason, text }],
     answer: {},
   };
+}
+
+function shortNames(models: string[]): string[] {
+  return models.slice(0, LAST_RUN_MODELS).map((model) => model.slice(0, LAST_RUN_WORD_CHARS));
 }
 
 function terminate(head: Head, command: TerminateCommand, ts: number): Decision {

@@ -42,11 +42,8 @@ function row(run: HeadRun, state: RunRowState, epoch: number, owner: string | nu
   return { kind: 'run', runId: run.id, state, epoch, owner };
 }
 
-/** Whoever drove the run until now must not start further calls. */
+/** Whoever drove the run until now must not start further calls; also where the same commit gives it to another. */
 function fenceEffect(before: Head, after: Head): Effect | undefined {
-  if (before.run?.state !== 'running') return undefined;
-  const isEnded = after.run?.id !== before.run.id;
-  const isTaken = !isEnded && after.run?.state !== 'running';
-  if (!isEnded && !isTaken) return undefined;
-  return { kind: 'fence', runId: before.run.id, epoch: after.epoch, kill: isEnded };
+  if (before.run?.state !== 'running' || before.epoch === after.epoch) return undefined;
+  return { kind: 'fence', runId: before.run.id, epoch: after.epoch, kill: after.run?.id !== before.run.id };
 }

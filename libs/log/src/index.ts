@@ -21,14 +21,7 @@ export type {
   TakeoverCommand,
   TerminateCommand,
 } from './command';
-export {
-  ALL_LOOP_RULES,
-  COMMIT_MAX_BYTES,
-  CommitLoop,
-  type CommitLoopOptions,
-  type CommitOutcome,
-  type LoopRules,
-} from './commit-loop';
+export { ALL_LOOP_RULES, CommitLoop, type CommitLoopOptions, type CommitOutcome, type LoopRules } from './commit-loop';
 export { INTERRUPT_TEXT, decide, isRejected, type Accepted, type DecideRules, type Decision } from './decide';
 export {
   commitKey,
@@ -47,7 +40,8 @@ export { MemoryBlobStore } from './memory-blobs';
 export { MemoryCommitStore } from './memory-store';
 export { inlineBlobs, offload } from './offload';
 export { readConfirmedTip, readTip } from './read-tip';
-export type { LogRecord, OpenRecord, RunOptions } from './record';
+export { LOG_RECORD_KINDS, type LogRecord, type OpenRecord, type RunOptions } from './record';
 export { packRecord, unpackRecord } from './references';
 export { sessionState, statusOf, titleOf } from './state';
+export { COMMIT_MAX_BYTES } from './size';
 export { CommitStore } from './store';

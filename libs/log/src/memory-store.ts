@@ -9,7 +9,8 @@ export class MemoryCommitStore extends CommitStore {
   insert(document: CommitDocument): Promise<'inserted' | 'exists'> {
     const { sessionId, c, commitIds } = document;
     const log = this.sessions.get(sessionId) ?? [];
-    if (document._id !== commitKey(sessionId, c)) throw new Error(`document ${document._id} is not number ${c}`);
+    if (document._id !== commitKey(sessionId, c))
+      return Promise.reject(new Error(`document ${document._id} is not number ${c}`));
     if (log[c - 1] !== undefined) return Promise.resolve('exists');
     if (commitIds.some((id) => this.commitIds.has(`${sessionId} ${id}`))) return Promise.resolve('exists');
     log[c - 1] = JSON.stringify(document);

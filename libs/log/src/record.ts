@@ -30,6 +30,15 @@ export type LogRecord =
   /** A run has ended, with the answer that the model gave or a closure marker. */
   | { kind: 'end'; runId: string; doneReason: string; text: string };
 
+export const LOG_RECORD_KINDS: ReadonlySet<string> = new Set<LogRecord['kind']>([
+  'run',
+  'user',
+  'inbox',
+  'consumed',
+  'sandbox',
+  'end',
+]);
+
 /** A record of the engine's own kinds: any JSON object with a `kind` the log does not use itself. */
 export interface OpenRecord {
   kind: string;

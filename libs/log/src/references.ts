@@ -7,18 +7,30 @@ interface EventReference {
 }
 
 function isEventReference(value: object): value is EventReference {
-  return '$event' in value && Array.isArray(value.$event);
+  return '$event' in value;
 }
+
+/** A key of the data itself that looks like a reference gets one more dollar, so that nobody can forge one. */
+const LOOKS_LIKE_REFERENCE = /^\$+event$/;
+const escapeKey = (key: string): string => (LOOKS_LIKE_REFERENCE.test(key) ? `$${key}` : key);
+const unescapeKey = (key: string): string => (LOOKS_LIKE_REFERENCE.test(key) ? key.slice(1) : key);
 
 type Json = string | number | boolean | null | undefined | Json[] | { [key: string]: Json };
 
-function mapTexts(value: Json, onText: (text: string) => Json, onObject: (object: object) => Json | undefined): Json {
-  if (typeof value === 'string') return onText(value);
+interface Mapping {
+  onText: (text: string) => Json;
+  /** What stands for a whole object; undefined: its fields are mapped. */
+  onObject: (object: object) => Json | undefined;
+  onKey: (key: string) => string;
+}
+
+function map(value: Json, mapping: Mapping): Json {
+  if (typeof value === 'string') return mapping.onText(value);
   if (value === null || typeof value !== 'object') return value;
-  if (Array.isArray(value)) return value.map((item) => mapTexts(item, onText, onObject));
-  const replaced = onObject(value);
+  if (Array.isArray(value)) return value.map((item) => map(item, mapping));
+  const replaced = mapping.onObject(value);
   if (replaced !== undefined) return replaced;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, mapTexts(item, onText, onObject)]));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [mapping.onKey(key), map(item, mapping)]));
 }
 
 /**
@@ -27,12 +39,13 @@ function mapTexts(value: Json, onText: (text: string) => Json, onObject: (object
  */
 export function packRecord(record: object, payloads: readonly object[]): string {
   const places = textPlaces(payloads);
-  if (places.size === 0) return JSON.stringify(record);
+  const plain = JSON.stringify(record);
+  if (places.size === 0 && !plain.includes('$event"')) return plain;
   const onText = (text: string): Json => {
     const place = text.length >= MIN_REFERENCE_CHARS ? places.get(text) : undefined;
     return place ? { $event: place } : text;
   };
-  return JSON.stringify(mapTexts(record as Json, onText, () => undefined));
+  return JSON.stringify(map(record as Json, { onText, onObject: () => undefined, onKey: escapeKey }));
 }
 
 function textPlaces(payloads: readonly object[]): Map<string, [number, string]> {
@@ -52,12 +65,12 @@ function textPlaces(payloads: readonly object[]): Map<string, [number, string]> 
  */
 export function unpackRecord(text: string, frames: readonly string[]): { kind: string; [field: string]: unknown } {
   const record = JSON.parse(text) as Json;
-  if (!text.includes('"$event"')) return record as never;
+  if (!text.includes('$event"')) return record as never;
   const onObject = (object: object): Json | undefined => {
     if (!isEventReference(object)) return undefined;
     const [index, field] = object.$event;
     const frame = JSON.parse(frames[index] ?? '{}') as { payload?: Record<string, string> };
     return frame.payload?.[field] ?? '';
   };
-  return mapTexts(record, (value) => value, onObject) as never;
+  return map(record, { onText: (value) => value, onObject, onKey: unescapeKey }) as never;
 }
