@@ -124,7 +124,7 @@ async function bareRun(model, name) {
     model,
     inbox,
     approvals: allowAll,
-    tools: new LocalTools([read], { sessionId, epoch: 2, stop: inbox.stop }),
+    tools: new LocalTools([read], { sessionId, epoch: 2 }),
     journal: new CountingJournal(head, records),
   });
   if (ended.doneReason !== 'completed') throw new Error(`the run ended ${JSON.stringify(ended)}`);

@@ -159,6 +159,8 @@ export interface WrongIncarnation {
   status: 'wrong_incarnation';
   /** The sandbox that is there now. */
   incarnation: string;
+  /** An attempt of this `execute` whose answer was lost may have run the call elsewhere; an unkeyed one is `unknown` then. */
+  mayHaveRun?: boolean;
 }
 
 export abstract class Tools {
@@ -168,7 +170,7 @@ export abstract class Tools {
    * @param options.incarnation sandbox the run has committed to; empty = any (pure calls)
    *   and `none` = the run has committed to no sandbox yet: a tool that needs one answers `wrong_incarnation`
    * @param options.signal its abort asks for the end of the call: an outcome `cancelled` follows, or it finishes first.
-   *   It is not aborted when the run is fenced or handed over: then the call goes on for the next owner
+   *   With a RunStopped `fenced` or `drained` as reason the call is to be left running for the next owner: only detach
    * @param options.onWaiting the call waits for its sandbox: its time does not run
    * @param options.onStarted the call runs from now on: its time starts anew
    */

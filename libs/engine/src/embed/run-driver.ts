@@ -34,8 +34,6 @@ export class RunDriver {
     this.runId = head.run?.id ?? '';
     this.result = this.drive(head).finally(() => {
       this.isOver = true;
-      // Tools of this process that did not end with the run.
-      this.stop.abort(new RunStopped('fenced'));
     });
   }
 
@@ -60,7 +58,7 @@ export class RunDriver {
     const inbox = (this.inbox = new LogInbox(log.store, sessionId, claimed, stop.signal));
     const onDelta = (delta: Delta): void => this.onDelta(deltaEvent(delta));
     const journal = new LogJournal({ ...log, clock, ids, inbox, tenantId, sessionId, runId, epoch, onDelta });
-    const localTools = new LocalTools(tools, { sessionId, epoch, stop: stop.signal });
+    const localTools = new LocalTools(tools, { sessionId, epoch });
     const ports = { model, approvals, clock, ids, inbox, journal, tools: localTools };
     const outcome = await runAgent(ports, this.options);
     if (outcome.outcome === 'stopped') return this.endedElsewhere(outcome.cause);

@@ -57,6 +57,26 @@ it('moves on to another sandbox within its epoch', async () => {
   expect(await world.payloads('tool_result')).toMatchObject([{ success: true }, { success: true }]);
 });
 
+it('does not move an unkeyed call on whose lost attempt may have run', async () => {
+  class Lossy extends WatchedSandbox {
+    override async execute(...call: Parameters<FakeSandbox['execute']>): ReturnType<FakeSandbox['execute']> {
+      const outcome = await super.execute(...call);
+      return outcome.status === 'wrong_incarnation' ? { ...outcome, mayHaveRun: true } : outcome;
+    }
+  }
+  const sandbox = new Lossy(TOOLS, { incarnation: 'one', results: new Map() });
+  const script = (_request: unknown, n: number): ScriptedAnswer => {
+    if (n === 2) sandbox.memory.incarnation = 'two';
+    return n < 3 ? { calls: [{ name: 'shell' }, { name: 'write' }] } : DONE;
+  };
+  const world = await runWorld(script, [sandbox]);
+  await world.session.run('Go.');
+  const [first, , second, write] = await world.payloads('tool_result');
+  expect(first).toMatchObject({ tool_id: 'shell', success: true });
+  expect(second).toMatchObject({ tool_id: 'shell', outcome: 'unknown' });
+  expect(write).toMatchObject({ tool_id: 'write', success: true });
+});
+
 it('reports an unkeyed call as unknown when the port itself breaks, and others as failed', async () => {
   class Broken extends Tools {
     list(): Promise<ReturnType<typeof toolDescriptor>[]> {

@@ -1,9 +1,10 @@
 import type { ToolDescriptor } from '@margay/contracts';
 import { untilAborted } from '../abort';
-import { RunStopped, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '../ports';
+import type { ToolInvocation, ToolOutcome, WrongIncarnation } from '../ports';
 import type { AgentRun } from './agent-run';
 import { epochOfCall } from './call-ids';
 import { messageOf } from './plain-text';
+import { NO_INCARNATION } from './sandbox';
 import { TimeLimit } from './time-limit';
 
 const SANDBOXES_MAX = 5;
@@ -26,6 +27,8 @@ export async function execute(
       run.sandbox.observe(outcome.incarnation);
       return outcome;
     }
+    const mayHaveRun = outcome.mayHaveRun === true && incarnation !== NO_INCARNATION;
+    if (mayHaveRun && invocation.effect === 'unkeyed') return UNKNOWN;
     await run.sandbox.commitTo(outcome.incarnation);
   }
   return failed('the sandbox was replaced again and again; try later');
@@ -75,15 +78,9 @@ async function executeIn(
   }
 }
 
-/**
- * Calls back when the call must end: the run was cancelled, or a person interrupted a tool that lets itself be. A call
- * of a run that was fenced or handed over is left to the next owner.
- */
+/** Calls back when the call must end: the run is stopped, or a person interrupted a tool that lets itself be. */
 function onEnd(run: AgentRun, descriptor: ToolDescriptor, end: (reason: Error) => void): () => void {
-  const onStop = (): void => {
-    const { reason } = run.stop as { reason: unknown };
-    if (reason instanceof RunStopped && reason.stopCause === 'canceled') end(reason);
-  };
+  const onStop = (): void => end(run.stop.reason as Error);
   run.stop.addEventListener('abort', onStop, { once: true });
   const stopListening =
     descriptor.interrupt_behavior === 'cancel'

@@ -1,3 +1,4 @@
+import type { StoredEvent } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { MemoryBlobStore, MemoryCommitStore, type CommitDocument } from '@margay/log';
 import {
@@ -216,6 +217,34 @@ describe('a run that is taken over', () => {
       events.some(({ frame }) => frame.includes(`"${callId}"`) && frame.includes('"tool_id":"shell"')),
     );
     return isShell && before.at(-1)?.head.sandbox !== null;
+  }
+
+  it('runs no unkeyed call twice, however often owners and sandboxes are lost', async () => {
+    const ranBefore = new Set(whole.sandbox.ran);
+    for (let first = firstOfRun; first < log.length; first += 2) {
+      const second = await resumeFrom(first, { incarnation: 'two', results: new Map() });
+      const secondLog = await documentsOf(second.store, sessionId);
+      for (let prefix = first + 2; prefix < secondLog.length; prefix += 1) {
+        const third = world({ incarnation: 'three', results: new Map() }, secondLog.slice(0, prefix));
+        const session = await third.open(sessionId);
+        expect(await session.resume()).toMatchObject({ doneReason: 'completed', text: FINAL });
+        const types = await typesOf(session);
+        expect(types.filter((type) => type === 'completion')).toHaveLength(1);
+        if (secondLog[prefix - 1]?.head.sandbox === null) continue;
+        const shells = shellCalls(secondLog);
+        const again = third.sandbox.ran.filter(
+          (callId) => shells.has(callId) && (ranBefore.has(callId) || second.sandbox.ran.includes(callId)),
+        );
+        expect({ first, prefix, again }).toEqual({ first, prefix, again: [] });
+      }
+    }
+  });
+
+  function shellCalls(documents: readonly CommitDocument[]): Set<string> {
+    const calls = documents
+      .flatMap(({ events }) => events.map(({ frame }) => JSON.parse(frame) as StoredEvent))
+      .flatMap((event) => (event.type === 'tool_call' && event.payload.tool_id === 'shell' ? [event] : []));
+    return new Set(calls.map(({ payload }) => payload.tool_call_id));
   }
 
   it('refuses the older owner as soon as another one has taken over', async () => {

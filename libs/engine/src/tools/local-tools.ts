@@ -1,6 +1,5 @@
 import type { ToolDescriptor } from '@margay/contracts';
 import { z } from 'zod';
-import { childOf, shared } from '../abort';
 import { epochOfCall } from '../loop/call-ids';
 import { messageOf } from '../loop/plain-text';
 import { Tools, type ModelImage, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '../ports';
@@ -10,8 +9,6 @@ export interface LocalToolsOptions {
   sessionId: string;
   /** Epoch of the run that calls: an unkeyed call of an earlier one may have run already. */
   epoch: number;
-  /** Ends every call; a run that was fenced has nobody else in this process to leave them to. */
-  stop: AbortSignal;
 }
 
 type ExecuteOptions = Parameters<Tools['execute']>[1];
@@ -27,7 +24,6 @@ export class LocalTools extends Tools {
     private readonly options: LocalToolsOptions,
   ) {
     super();
-    shared(options.stop);
     for (const tool of tools) {
       if (tool instanceof Tools) this.ports.push(tool);
       else if (!this.own.has(tool.descriptor.tool_id)) this.own.set(tool.descriptor.tool_id, tool);
@@ -55,11 +51,8 @@ export class LocalTools extends Tools {
   }
 
   private async run(tool: DefinedTool, invocation: ToolInvocation, { signal }: ExecuteOptions): Promise<ToolOutcome> {
-    const call = childOf(signal);
-    const onStop = (): void => call.abort(this.options.stop.reason);
-    this.options.stop.addEventListener('abort', onStop, { once: true });
     const context: ToolContext = {
-      signal: call.signal,
+      signal,
       callId: invocation.callId,
       idempotencyKey: invocation.idempotencyKey,
       sessionId: this.options.sessionId,
@@ -73,9 +66,6 @@ export class LocalTools extends Tools {
     } catch (error) {
       if (signal.aborted) return { status: 'cancelled', result: null, error: messageOf(signal.reason) };
       return { status: 'error', result: null, error: inWords(error) };
-    } finally {
-      this.options.stop.removeEventListener('abort', onStop);
-      call.release();
     }
   }
 }
