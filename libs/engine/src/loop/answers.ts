@@ -89,8 +89,8 @@ async function callTools(run: AgentRun, step: number, asked: Answered): Promise<
 }
 
 /** The answer hit the output limit: the model is asked once to go on. */
-function goOn(run: AgentRun, step: number, { answer, model, ...asked }: Answered): Carried {
-  const carried = spoken(run, step, { answer, model, ...asked }, true);
+function goOn(run: AgentRun, step: number, asked: Answered): Carried {
+  const carried = spoken(run, step, asked, true);
   const text = 'Your answer was cut at the output limit. Go on exactly where it stops, without repeating anything.';
   run.record(carried, { kind: 'note', agentId: run.agentId, cause: 'length', text });
   return carried;

@@ -52,7 +52,7 @@ export async function tryFinish(run: AgentRun, carried: Carried, closing: Closin
     };
     const finishing = run.ports.journal.finish(progress, { text, completion });
     if ((await untilAborted(finishing, run.stop)) === 'finished') return finished(run, closing, text, completion);
-    await newsOf(run);
+    await newsOf(run, unread);
   }
 }
 
@@ -61,9 +61,8 @@ export function unreadUpTo(run: AgentRun): number | undefined {
   return run.ports.inbox.since(run.consumedTo).at(-1)?.n;
 }
 
-/** The log holds messages that the inbox does not show yet. */
-async function newsOf(run: AgentRun): Promise<void> {
-  const seen = unreadUpTo(run);
+/** The log holds messages beyond the last one seen; the inbox may show them a little later. */
+async function newsOf(run: AgentRun, seen: number | undefined): Promise<void> {
   while (unreadUpTo(run) === seen) {
     run.stop.throwIfAborted();
     await run.ports.clock.sleep(INBOX_POLL_MS, run.stop);

@@ -423,6 +423,27 @@ describe('a message during a run', () => {
   });
 });
 
+describe.each([
+  ['answers it', [{ text: 'Ready.' }, { text: 'Answered.' }], 'Answered.'],
+  ['consumes it', [{ failure: new ModelFailure('bad_request', 'odd') }], '(Run interrupted by error: odd)'],
+] as [string, ScriptedAnswer[], string][])('a message that overtakes the final commit', (effect, script, text) => {
+  it(`is seen, and the run ${effect}`, async () => {
+    const world = await runWorld(script);
+    const { loop } = world.engine.log;
+    const submit = loop.submit.bind(loop);
+    let isOvertaken = false;
+    jest.spyOn(loop, 'submit').mockImplementation(async (sessionId, command, options) => {
+      const isFirst = command.kind === 'finish' && !isOvertaken;
+      isOvertaken ||= isFirst;
+      if (isFirst) await world.session.steer('Wait!');
+      return submit(sessionId, command, options);
+    });
+    expect((await world.session.run('Go.')).text).toBe(text);
+    expect((await world.types()).filter((type) => type === 'completion')).toHaveLength(1);
+    expect(isOvertaken).toBe(true);
+  });
+});
+
 describe('an interrupt', () => {
   it('closes the model stream at once, keeps what was said, and goes on with a marker', async () => {
     const world = await runWorld([{ text: 'I will', hangs: true }, DONE], []);
