@@ -1,5 +1,5 @@
 import { CommitStore, commitKey, type CommitDocument, type Head } from '@margay/log';
-import type { Collection, Filter } from 'mongodb';
+import type { Collection, Filter, FindOptions } from 'mongodb';
 import { isDuplicateKey } from '../store/mongo-errors';
 
 /** A commit as MongoDB holds it: open JSON (the head) as text, since its keys may hold dots and dollars. */
@@ -43,8 +43,12 @@ export class MongoCommitStore extends CommitStore {
     }
   }
 
-  async findByCommitId(sessionId: string, commitId: string): Promise<CommitDocument | undefined> {
-    return fromStored(await this.commits.findOne({ sessionId, commitIds: commitId }));
+  async findByCommitId(
+    sessionId: string,
+    commitId: string,
+    options: { linearizable?: boolean } = {},
+  ): Promise<CommitDocument | undefined> {
+    return fromStored(await this.commits.findOne({ sessionId, commitIds: commitId }, readConcernOf(options)));
   }
 
   async readNumber(
@@ -52,16 +56,13 @@ export class MongoCommitStore extends CommitStore {
     c: number,
     options: { linearizable?: boolean } = {},
   ): Promise<CommitDocument | undefined> {
-    const how = options.linearizable
-      ? { readConcern: { level: 'linearizable' as const }, maxTimeMS: LINEARIZABLE_MAX_MS }
-      : {};
-    return fromStored(await this.commits.findOne({ _id: commitKey(sessionId, c) }, how));
+    return fromStored(await this.commits.findOne({ _id: commitKey(sessionId, c) }, readConcernOf(options)));
   }
 
   async *range(sessionId: string, from: number, to = 9_999_999_999): AsyncIterable<CommitDocument> {
     const filter: Filter<StoredCommit> = { _id: { $gte: commitKey(sessionId, from), $lte: commitKey(sessionId, to) } };
     let expected = Math.max(1, from);
-    for await (const stored of this.commits.find(filter).sort({ _id: 1 }).batchSize(PAGE)) {
+    for await (const stored of this.commits.find(filter, readConcernOf({})).sort({ _id: 1 }).batchSize(PAGE)) {
       // A page that skips a number was read while it was being written: what follows is for the next reader.
       if (stored.c !== expected) return;
       expected += 1;
@@ -71,7 +72,7 @@ export class MongoCommitStore extends CommitStore {
 
   async findNumberByTs(sessionId: string, ts: number): Promise<number> {
     const found = await this.commits
-      .find({ sessionId, ts0: { $lte: ts } })
+      .find({ sessionId, ts0: { $lte: ts } }, readConcernOf({}))
       .sort({ ts0: -1 })
       .limit(1)
       .project<{ c: number }>({ c: 1 })
@@ -87,14 +88,16 @@ export class MongoCommitStore extends CommitStore {
   /** Which of these (session, number) pairs exist; at most 1,000. */
   async existing(keys: { sessionId: string; c: number }[]): Promise<string[]> {
     const ids = keys.map(({ sessionId, c }) => commitKey(sessionId, c));
-    const found = this.commits.find({ _id: { $in: ids } }).project<{ sessionId: string }>({ sessionId: 1 });
+    const found = this.commits
+      .find({ _id: { $in: ids } }, readConcernOf({}))
+      .project<{ sessionId: string }>({ sessionId: 1 });
     return (await found.toArray()).map(({ sessionId }) => sessionId);
   }
 
   /** Commits whose effects were due before this time, oldest first. */
   async overdue(beforeMs: number, limit: number): Promise<CommitDocument[]> {
     const found = this.commits
-      .find({ effectsDueAt: { $lte: beforeMs } })
+      .find({ effectsDueAt: { $lte: beforeMs } }, readConcernOf({}))
       .sort({ effectsDueAt: 1 })
       .limit(limit);
     return (await found.toArray()).map((stored) => fromStored(stored) as CommitDocument);
@@ -103,6 +106,13 @@ export class MongoCommitStore extends CommitStore {
   async clearEffectsMark(id: string): Promise<void> {
     await this.commits.updateOne({ _id: id }, { $unset: { effectsDueAt: 1 } });
   }
+}
+
+/** Never what a fail-over may still take back: a successor of such a commit would stand on nothing. */
+function readConcernOf({ linearizable }: { linearizable?: boolean }): FindOptions {
+  return linearizable
+    ? { readConcern: { level: 'linearizable' }, maxTimeMS: LINEARIZABLE_MAX_MS }
+    : { readConcern: { level: 'majority' } };
 }
 
 function toStored(document: CommitDocument): StoredCommit {
