@@ -37,13 +37,16 @@ export class ExecutorFixture {
   private running?: RunningToolExecutor;
   private connection?: GrpcClient<typeof executorPb.ExecutorDefinition>;
   private calls = 0;
+  private lives = 0;
+  private readonly abandoned: (() => Promise<void>)[] = [];
 
   async start(environment: Record<string, string> = {}): Promise<this> {
     if (!existsSync(this.entry)) execFileSync(process.execPath, [BUNDLER, this.entry]);
     await generateKeys(this.keysFolder, ['session', 'tool-executor']);
     this.session = await KeyRing.load(this.keysFolder, 'session');
     this.management = new ManagementServer({ listen: '127.0.0.1:0', logger: this.logger });
-    const listen = `unix:${this.home}/executor.sock`;
+    this.lives += 1;
+    const listen = `unix:${this.home}/executor-${this.lives}.sock`;
     const settings = {
       MARGAY_TOOL_EXECUTOR_LISTEN: listen,
       MARGAY_KEYS_DIR: this.keysFolder,
@@ -125,8 +128,19 @@ export class ExecutorFixture {
     await this.management?.close();
   }
 
+  /** As a crash would: nothing is ended, and the next start knows only what is on disk. */
+  crash(): void {
+    const { running, connection, management } = this;
+    connection?.close();
+    this.abandoned.push(async () => {
+      await running?.close();
+      await management?.close();
+    });
+  }
+
   async remove(): Promise<void> {
     await this.stop();
+    for (const close of this.abandoned) await close();
     rmSync(this.home, { recursive: true, force: true });
   }
 }

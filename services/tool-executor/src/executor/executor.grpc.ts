@@ -14,7 +14,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
-    return { toolsJson: this.executor.listTools() };
+    return { toolsJson: this.executor.listTools(), isolation: this.registry.isolation };
   }
 
   execute(request: executorPb.ExecuteRequest, context: CallContext): AsyncIterable<executorPb.ExecuteResponse> {

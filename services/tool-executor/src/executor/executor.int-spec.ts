@@ -24,7 +24,8 @@ function killDaemon(sessionId: string): void {
 
 describe('Executor', () => {
   it('lists descriptors that the contract accepts', async () => {
-    const { toolsJson } = await fixture.client.listTools({}, fixture.principal);
+    const { toolsJson, isolation } = await fixture.client.listTools({}, fixture.principal);
+    expect(isolation).toBe(fixture.isolation);
     const tools = toolsJson.map((text) => ToolDescriptor.parse(JSON.parse(text)));
     expect(tools.map((tool) => tool.tool_id)).toContain('aider_shell_tool');
   });
@@ -128,6 +129,21 @@ describe('Executor', () => {
   it('shares one claim among calls that come at once', async () => {
     const heard = await Promise.all(Array.from({ length: 8 }, () => fixture.shell('echo hi', { sessionId: 'c1' })));
     expect(new Set(heard.map(({ incarnation }) => incarnation)).size).toBe(1);
+  });
+
+  it('takes over the sandboxes of a crashed executor and attaches to what runs in them', async () => {
+    const grant = { sessionId: 'o1' };
+    const callId = 'o1.1.0.0';
+    const command = 'echo x >> count; echo up; while [ ! -e go ]; do sleep 0.05; done; echo done';
+    const cut = fixture.shell(command, grant, { callId }).catch((error: unknown) => error);
+    while ((await fixture.shell('cat count', grant)).output !== 'x\n') await delay(5);
+    fixture.crash();
+    await cut;
+    await fixture.start();
+    const attached = fixture.shell(command, grant, { callId });
+    await fixture.shell('touch go', grant);
+    expect(await attached).toMatchObject({ reattached: true, output: 'up\ndone\n', finished: { exitCode: 0 } });
+    expect((await fixture.shell('cat count', grant)).output).toBe('x\n');
   });
 
   it('ends sandboxes on shutdown and finds their journals afterwards', async () => {

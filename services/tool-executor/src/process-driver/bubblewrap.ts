@@ -3,8 +3,6 @@ import path from 'node:path';
 
 /** Something of the host shown inside, e.g. the workspace. */
 export interface Mount {
-  /** One word; the name it has on the stage. */
-  name: string;
   source: string;
   target: string;
   isReadOnly: boolean;
@@ -114,6 +112,8 @@ done; shift
 exec setpriv --reuid="$uid" --regid="$gid" --clear-groups --no-new-privs bwrap "$@"`;
 
 export interface StageOptions extends BubblewrapOptions {
+  /** What is shown on the stage; every source lies in one of them. Fewer are faster. */
+  bases: readonly string[];
   /** An empty folder that everybody may enter. */
   stage: string;
   uid: number;
@@ -124,12 +124,17 @@ export interface StageOptions extends BubblewrapOptions {
 
 /** Command and arguments that start bubblewrap from root. */
 export function stagedCommand(options: StageOptions): string[] {
-  const { stage, uid, gid, cgroups, mounts } = options;
-  const staged = mounts.map((mount) => ({ ...mount, source: path.join(stage, mount.name) }));
+  const { stage, uid, gid, cgroups, bases, mounts } = options;
+  const onStage = (source: string): string => {
+    const index = bases.findIndex((base) => source === base || source.startsWith(`${base}/`));
+    const base = bases[index] ?? '';
+    return path.join(stage, String(index), path.relative(base, source));
+  };
+  const staged = mounts.map((mount) => ({ ...mount, source: onStage(mount.source) }));
   return [
     ...['unshare', '--mount', '--propagation', 'private', '--', '/bin/sh', '-c', STAGE_SCRIPT, 'margay-stage'],
     ...[stage, String(uid), String(gid), ...cgroups, '--'],
-    ...[...mounts.flatMap(({ name, source }) => [name, source]), '--'],
+    ...[...bases.flatMap((base, index) => [String(index), base]), '--'],
     ...bubblewrapArguments({ ...options, mounts: staged }),
   ];
 }

@@ -24,13 +24,12 @@ export function hostPaths(folder: SandboxFolder, workspace: string): SandboxPath
 /** What bubblewrap shows of the host. */
 export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: string): Mount[] {
   const own = (name: string, target: string, isReadOnly = false): Mount => ({
-    name,
     source: folder.file(name),
     target,
     isReadOnly,
   });
   return [
-    { name: 'workspace', source: workspace, target: INSIDE.root, isReadOnly: false },
+    { source: workspace, target: INSIDE.root, isReadOnly: false },
     own('run', INSIDE.run),
     own('state', INSIDE.state),
     own('results', INSIDE.results),
@@ -40,7 +39,7 @@ export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: 
     own('passwd', '/etc/passwd', true),
     own('group', '/etc/group', true),
     own('hosts', '/etc/hosts', true),
-    { name: 'cache', source: cacheFolder, target: INSIDE.cache, isReadOnly: true },
+    { source: cacheFolder, target: INSIDE.cache, isReadOnly: true },
   ];
 }
 

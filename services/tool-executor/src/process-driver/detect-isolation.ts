@@ -62,15 +62,17 @@ async function probe(launcher: Launcher, options: DetectOptions): Promise<string
       isolation: 'bwrap',
       user: options.isRoot ? PROBE_USER : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
       mounts: [
-        { name: 'workspace', source: path.join(folder, 'workspace'), target: INSIDE.root, isReadOnly: false },
-        { name: 'cache', source: options.cacheFolder, target: INSIDE.cache, isReadOnly: false },
+        { source: path.join(folder, 'workspace'), target: INSIDE.root, isReadOnly: false },
+        { source: options.cacheFolder, target: INSIDE.cache, isReadOnly: false },
       ],
+      bases: [path.join(folder, 'workspace'), options.cacheFolder],
       environment: { NODE_COMPILE_CACHE: INSIDE.cache },
       cgroups: [],
       logFile,
       nodeFlags: [],
       daemonArguments: ['--probe'],
     });
+    child.ref();
     if (child.exitCode === null) await new Promise((resolve) => child.once('exit', resolve));
     return undefined;
   } catch {

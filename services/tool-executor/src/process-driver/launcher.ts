@@ -17,6 +17,8 @@ export interface LaunchOptions {
   user: User;
   /** Folders and files shown inside; outside bubblewrap their sources are used directly. */
   mounts: readonly Mount[];
+  /** Folders that hold the sources. */
+  bases: readonly string[];
   hostPath?: string;
   environment: Readonly<Record<string, string>>;
   cgroups: readonly string[];
@@ -54,9 +56,9 @@ export class Launcher {
     const log = openSync(launch.logFile, 'a', 0o600);
     try {
       const child = this.start(launch, stage, log);
-      // The platform's own Ctrl-C and its exit leave a sandbox to the driver.
-      child.unref();
       const inner = await this.untilReady(child, launch);
+      // A running sandbox does not keep this process alive.
+      child.unref();
       return { child, pids: [child.pid ?? 0, ...(inner === undefined ? [] : [inner])] };
     } finally {
       closeSync(log);
@@ -79,8 +81,8 @@ export class Launcher {
     const inside = {
       mounts: [
         ...launch.mounts,
-        { name: 'node', source: process.execPath, target: NODE, isReadOnly: true },
-        { name: 'entry', source: this.options.entry, target: ENTRY, isReadOnly: true },
+        { source: process.execPath, target: NODE, isReadOnly: true },
+        { source: this.options.entry, target: ENTRY, isReadOnly: true },
       ],
       environment,
       canDisableUserNamespaces: this.options.canDisableUserNamespaces,
@@ -90,8 +92,12 @@ export class Launcher {
     const [command = 'bwrap', ...argv] =
       stage === undefined
         ? ['bwrap', ...bubblewrapArguments(inside)]
-        : stagedCommand({ ...inside, ...user, stage, cgroups: launch.cgroups });
+        : stagedCommand({ ...inside, ...user, stage, cgroups: launch.cgroups, bases: this.basesOf(launch) });
     return spawn(command, argv, { ...options, env: STARTER_ENVIRONMENT });
+  }
+
+  private basesOf(launch: LaunchOptions): string[] {
+    return [...launch.bases, process.execPath, this.options.entry];
   }
 
   private async makeStage(launch: LaunchOptions): Promise<string | undefined> {

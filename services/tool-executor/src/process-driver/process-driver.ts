@@ -176,6 +176,8 @@ export class ProcessDriver extends SandboxDriver {
       isolation: this.isolation,
       user: record,
       mounts: mountsOf(folder, record.folder, this.cacheFolder()),
+      // The workspace first: it may lie in the folder of another base.
+      bases: [record.folder, folder.path, this.cacheFolder()],
       ...(isInPlace ? { hostPath: record.folder } : {}),
       environment: daemonEnvironment(record, paths, {
         isolation: this.isolation,
@@ -219,7 +221,8 @@ export class ProcessDriver extends SandboxDriver {
     if (!isGone) await areGone(record.processes, STOP_WAIT_MS);
     // Without bubblewrap, commands outlive their daemon.
     if (this.isolation === 'uid' && isOwnUid(record.uid)) await killUser(record.uid);
-    await this.parts.cgroups.remove(record.sandboxId);
+    // The kernel takes its time with control groups; nobody but the next claim has to wait for that.
+    void this.inTurn(record.sandboxId, () => this.parts.cgroups.remove(record.sandboxId));
     const current = this.parts.records.find(record.sandboxId) ?? record;
     await this.parts.records.save({ ...current, processes: [], lastUsedAt: Date.now() });
   }

@@ -1,6 +1,14 @@
 import { sandboxdPb, type RunGrant } from '@margay/contracts';
+import { isMargayError } from '@margay/errors';
 import { grpcClient, type GrpcClient, type Logger } from '@margay/platform';
-import { isLowerEpoch, type Epoch, type SandboxDriver, type SandboxRef } from './sandbox-driver';
+import {
+  isLowerEpoch,
+  type ClaimRequest,
+  type Epoch,
+  type Isolation,
+  type SandboxDriver,
+  type SandboxRef,
+} from './sandbox-driver';
 import type { SandboxGrants } from './sandbox-grants';
 
 type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
@@ -36,6 +44,10 @@ export class SandboxRegistry {
   constructor(private readonly options: SandboxRegistryOptions) {
     this.now = options.now ?? (() => performance.now());
     options.driver.onLost((ref) => this.drop(ref.sessionId));
+  }
+
+  get isolation(): Isolation {
+    return this.options.driver.isolation;
   }
 
   /** The session's sandbox, bound to the grant's epoch. Several callers share one claim. */
@@ -139,13 +151,28 @@ export class SandboxRegistry {
       await this.end(previous, { reason: 'other workspace', forget: false });
     else if (previous) this.drop(sessionId);
     const startedAt = performance.now();
-    const ref = await this.options.driver.claim({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
-    const sandbox = await this.connect(ref, epochOf(grant), keyOf(grant));
+    const request = { tenantId, sessionId, workspace, minimum: epochOf(grant) };
+    const sandbox = await this.claimAnswering(request, keyOf(grant));
+    const { ref } = sandbox;
     await this.noteEpoch(grant);
     this.live.set(sessionId, sandbox);
     const durationMs = Math.round(performance.now() - startedAt);
     this.options.logger.info({ sandboxId: ref.sandboxId, sessionId, durationMs }, 'sandbox ready');
     return sandbox;
+  }
+
+  /** A sandbox may be dying when it is claimed; one that does not answer is ended and replaced once. */
+  private async claimAnswering(request: ClaimRequest, workspaceKey: string): Promise<LiveSandbox> {
+    const { driver, logger } = this.options;
+    const ref = await driver.claim(request);
+    try {
+      return await this.connect(ref, request.minimum, workspaceKey);
+    } catch (error) {
+      if (!isMargayError(error) || error.code !== 'UNAVAILABLE') throw error;
+      logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, replacing it');
+      await driver.release(ref, { reason: 'unanswering', forget: false });
+      return this.connect(await driver.claim(request), request.minimum, workspaceKey);
+    }
   }
 
   private async connect(ref: SandboxRef, epoch: Epoch, workspaceKey: string): Promise<LiveSandbox> {

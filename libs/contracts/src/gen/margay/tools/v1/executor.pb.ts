@@ -17,6 +17,8 @@ export interface ListToolsRequest {
 export interface ListToolsResponse {
   /** Tool descriptors, see `ToolDescriptor` in @margay/contracts. */
   toolsJson: string[];
+  /** How sandboxes are kept apart: bwrap, uid, none; shown in run_accepted. */
+  isolation?: string | undefined;
 }
 
 export interface ExecuteRequest {
@@ -165,13 +167,16 @@ export const ListToolsRequest: MessageFns<ListToolsRequest> = {
 };
 
 function createBaseListToolsResponse(): ListToolsResponse {
-  return { toolsJson: [] };
+  return { toolsJson: [], isolation: undefined };
 }
 
 export const ListToolsResponse: MessageFns<ListToolsResponse> = {
   encode(message: ListToolsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.toolsJson) {
       writer.uint32(10).string(v!);
+    }
+    if (message.isolation !== undefined) {
+      writer.uint32(18).string(message.isolation);
     }
     return writer;
   },
@@ -197,6 +202,14 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
             message.toolsJson.push(reader.string());
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.isolation = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -216,6 +229,7 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
         : globalThis.Array.isArray(object?.tools_json)
         ? object.tools_json.map((e: any) => globalThis.String(e))
         : [],
+      isolation: isSet(object.isolation) ? globalThis.String(object.isolation) : undefined,
     };
   },
 
@@ -223,6 +237,9 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
     const obj: any = {};
     if (message.toolsJson?.length) {
       obj.toolsJson = message.toolsJson;
+    }
+    if (message.isolation !== undefined) {
+      obj.isolation = message.isolation;
     }
     return obj;
   },
@@ -233,6 +250,7 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
   fromPartial<I extends Exact<DeepPartial<ListToolsResponse>, I>>(object: I): ListToolsResponse {
     const message = createBaseListToolsResponse();
     message.toolsJson = object.toolsJson?.map((e) => e) || [];
+    message.isolation = object.isolation ?? undefined;
     return message;
   },
 };

@@ -1,0 +1,201 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { sandboxdPb, type RunGrant } from '@margay/contracts';
+import { createLogger, generateKeys, GrpcServer, KeyRing } from '@margay/platform';
+import {
+  isLowerEpoch,
+  SandboxDriver,
+  type ClaimRequest,
+  type Epoch,
+  type LostListener,
+  type SandboxRef,
+} from './sandbox-driver';
+import { SandboxGrants } from './sandbox-grants';
+import { SandboxRegistry } from './sandbox-registry';
+
+/** Sandboxes that only count what is asked of them, behind one real socket. */
+class FakeDriver extends SandboxDriver {
+  readonly isolation = 'none';
+  readonly claims: ClaimRequest[] = [];
+  readonly releases: { sessionId: string; forget: boolean; reason: string }[] = [];
+  readonly epochs = new Map<string, Epoch>();
+  left: SandboxRef[] = [];
+  private listener: LostListener = () => undefined;
+
+  constructor(private readonly address: string) {
+    super();
+  }
+
+  async claim(request: ClaimRequest): Promise<SandboxRef> {
+    this.claims.push(request);
+    const { tenantId, sessionId } = request;
+    await this.raiseEpoch(tenantId, sessionId, request.minimum);
+    return { sandboxId: 'sb1', tenantId, sessionId };
+  }
+
+  async endpoint() {
+    return { address: this.address, root: '/workspace' };
+  }
+
+  async release({ sessionId }: SandboxRef, options: { reason: string; forget: boolean }): Promise<void> {
+    this.releases.push({ sessionId, ...options });
+  }
+
+  survivors(): SandboxRef[] {
+    return this.left;
+  }
+
+  highestEpoch(_tenantId: string, sessionId: string): Epoch | undefined {
+    return this.epochs.get(sessionId);
+  }
+
+  async raiseEpoch(_tenantId: string, sessionId: string, epoch: Epoch): Promise<void> {
+    const known = this.epochs.get(sessionId);
+    if (!known || isLowerEpoch(known, epoch)) this.epochs.set(sessionId, epoch);
+  }
+
+  onLost(listener: LostListener): void {
+    this.listener = listener;
+  }
+
+  lose(sessionId: string): void {
+    this.listener({ sandboxId: 'sb1', tenantId: 't1', sessionId }, 'test');
+  }
+}
+
+const logger = createLogger({ level: 'off' });
+const grantOf = (more: Partial<RunGrant> = {}): RunGrant => ({
+  v: 1,
+  tenantId: 't1',
+  sessionId: 's1',
+  runId: 'r1',
+  epoch: 1,
+  storeGeneration: 0,
+  principal: 'user:ada',
+  workspace: { kind: 'own' },
+  ...more,
+});
+
+let folder: string;
+let server: GrpcServer;
+let driver: FakeDriver;
+let registry: SandboxRegistry;
+let now: number;
+let fences: { epoch: number; kill: boolean; grantEpoch: number }[];
+
+beforeEach(async () => {
+  folder = mkdtempSync(path.join(tmpdir(), 'margay-registry-'));
+  await generateKeys(folder, ['tool-executor']);
+  const keys = await KeyRing.load(folder, 'tool-executor');
+  const listen = `unix:${folder}/s`;
+  fences = [];
+  server = new GrpcServer({ listen, keys, logger, sandboxId: 'sb1' }).add(sandboxdPb.SandboxdDefinition, {
+    hello: async () => ({ version: '1', incarnation: 'i1', tools: [], isolation: 'none' }),
+    execute: async function* () {},
+    cancelCall: async () => ({ state: 'not_found' }),
+    fence: async (request, context) => {
+      fences.push({ ...request, grantEpoch: context.sandboxGrant().epoch });
+      return {};
+    },
+    forget: async () => ({}),
+    shutdown: async () => ({}),
+  });
+  await server.start();
+  now = 0;
+  driver = new FakeDriver(listen);
+  registry = new SandboxRegistry({
+    driver,
+    grants: new SandboxGrants(keys),
+    idleStopMs: 900_000,
+    logger,
+    now: () => now,
+  });
+});
+afterEach(async () => {
+  await registry.close();
+  await server.close(0);
+  rmSync(folder, { recursive: true });
+});
+
+describe('SandboxRegistry', () => {
+  it('claims once for calls that come at once, and not again while it lives', async () => {
+    const [first, second] = await Promise.all([registry.obtain(grantOf()), registry.obtain(grantOf())]);
+    expect(first).toBe(second);
+    expect(await registry.obtain(grantOf({ epoch: 2 }))).toBe(first);
+    expect(driver.claims).toHaveLength(1);
+    expect(driver.epochs.get('s1')?.epoch).toBe(2);
+  });
+
+  it('ends a sandbox 15 minutes after its last call, but none that is in use', async () => {
+    const end = registry.use(await registry.obtain(grantOf()));
+    now = 2_000_000;
+    await registry.sweep();
+    expect(driver.releases).toEqual([]);
+    end();
+    now += 899_999;
+    await registry.sweep();
+    expect(driver.releases).toEqual([]);
+    now += 1;
+    await registry.sweep();
+    expect(driver.releases).toEqual([{ sessionId: 's1', forget: false, reason: 'idle' }]);
+    await registry.obtain(grantOf());
+    expect(driver.claims).toHaveLength(2);
+  });
+
+  it('claims again after a loss, and for another workspace after ending the first', async () => {
+    await registry.obtain(grantOf());
+    driver.lose('s1');
+    await registry.obtain(grantOf());
+    expect(driver.claims).toHaveLength(2);
+    await registry.obtain(grantOf({ workspace: { kind: 'path', path: '/p' } }));
+    expect(driver.releases).toEqual([{ sessionId: 's1', forget: false, reason: 'other workspace' }]);
+    expect(driver.claims[2]?.workspace).toEqual({ kind: 'path', path: '/p' });
+  });
+
+  it('fences at the epoch named, and remembers it for a sandbox that does not run', async () => {
+    await registry.obtain(grantOf());
+    await registry.fence('t1', 's1', { epoch: 4, kill: true });
+    expect(fences).toEqual([{ epoch: 4, kill: true, grantEpoch: 4 }]);
+    await registry.fence('t1', 's2', { epoch: 9, kill: false });
+    expect(driver.epochs.get('s2')?.epoch).toBe(9);
+  });
+
+  it('does nothing for another tenant', async () => {
+    await registry.obtain(grantOf());
+    await registry.release('t2', 's1');
+    await registry.fence('t2', 's1', { epoch: 9, kill: true });
+    expect(driver.releases).toEqual([]);
+    expect(fences).toEqual([]);
+  });
+
+  it('forgets the journal only when it is released', async () => {
+    await registry.obtain(grantOf());
+    await registry.release('t1', 's1');
+    expect(driver.releases).toEqual([{ sessionId: 's1', forget: true, reason: 'released' }]);
+  });
+
+  it('takes over what an earlier life left, and uses it for the next call', async () => {
+    driver.left = [{ sandboxId: 'sb1', tenantId: 't1', sessionId: 's1' }];
+    await registry.adopt();
+    expect(registry.find('t1', 's1')?.incarnation).toBe('i1');
+    await registry.obtain(grantOf());
+    expect(driver.releases).toEqual([]);
+  });
+
+  it('ends a left one that does not answer', async () => {
+    driver.left = [{ sandboxId: 'other', tenantId: 't1', sessionId: 's9' }];
+    await registry.adopt();
+    expect(driver.releases).toEqual([{ sessionId: 's9', forget: false, reason: 'unanswering' }]);
+  });
+});
+
+describe('SandboxGrants', () => {
+  it('signs the same thing once per half minute', async () => {
+    const grants = new SandboxGrants(await KeyRing.load(folder, 'tool-executor'));
+    const grant = { sandboxId: 'sb1', tenantId: 't1', sessionId: 's1', storeGeneration: 0, epoch: 1 };
+    const first = await grants.token(grant);
+    expect(await grants.token(grant)).toBe(first);
+    expect(await grants.token({ ...grant, epoch: 2 })).not.toBe(first);
+  });
+});
