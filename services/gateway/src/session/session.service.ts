@@ -55,7 +55,7 @@ export class SessionService {
   async query(caller: Caller, sessionId: string, body: QueryBody, facts: DriveFacts): Promise<Answer> {
     const text = body.query.trim();
     if (text === '/terminate') return this.cancel(caller, sessionId);
-    if (text === '/status') return this.status(caller, sessionId);
+    if (text === '/status') return this.summary(caller, sessionId);
     const request = {
       ...settingsOf(body, facts),
       sessionId,
@@ -105,10 +105,6 @@ export class SessionService {
       if (isMargayError(error) && NOTHING_TO_CANCEL.has(error.reason)) return presentCanceled(sessionId, false);
       throw error;
     }
-  }
-
-  private status(caller: Caller, sessionId: string): Promise<Answer> {
-    return this.summary(caller, sessionId);
   }
 }
 

@@ -10,11 +10,18 @@ export class SpecBus implements HubBus {
   private readonly listeners = new Map<string, Set<Listener>>();
   private readonly reconnectListeners = new Set<() => void>();
   private held: [string, string][] | undefined;
+  private random: (() => number) | undefined;
 
   publish(subject: string, data: string): void {
     if (!this.isUp) return;
-    if (this.held) this.held.push([subject, data]);
+    if (this.random) this.deliverByChance(subject, data, this.random);
+    else if (this.held) this.held.push([subject, data]);
     else this.deliver(subject, data);
+  }
+
+  /** From now on messages are lost, late, doubled or whole, as chance will have it. */
+  leaveToChance(random: () => number): void {
+    this.random = random;
   }
 
   /** Keeps messages from now on; they are delivered by hand. */
@@ -55,5 +62,13 @@ export class SpecBus implements HubBus {
   onReconnect(listener: () => void): () => void {
     this.reconnectListeners.add(listener);
     return () => void this.reconnectListeners.delete(listener);
+  }
+
+  private deliverByChance(subject: string, data: string, random: () => number): void {
+    const fate = random();
+    if (fate < 0.15) return;
+    if (fate < 0.4) setTimeout(() => this.deliver(subject, data), random() * 30);
+    else this.deliver(subject, data);
+    if (fate > 0.9) setTimeout(() => this.deliver(subject, data), random() * 30);
   }
 }

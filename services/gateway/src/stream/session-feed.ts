@@ -100,8 +100,11 @@ export class SessionFeed {
     for (const unsubscribe of this.unsubscribe) unsubscribe();
   }
 
-  /** This listener has read the log up to this commit and is live from here on. */
-  reached(c: number, reader: FeedListener): void {
+  /**
+   * This listener has read the log up to this commit and is live from here on. `recent` are the last commits it read:
+   * they tell which steps may still grow.
+   */
+  reached(c: number, reader: FeedListener, recent: readonly sessionsPb.Commit[]): void {
     const others = [...this.listeners].some((listener) => listener !== reader && listener.isLive);
     if (this.position !== undefined && (others || c <= this.position)) {
       this.learn(c);
@@ -109,7 +112,8 @@ export class SessionFeed {
     }
     // Nobody else depends on what lies before.
     this.position = c;
-    this.filter.restart(c);
+    this.filter.restart(recent[0]?.c ?? c);
+    for (const { frames } of recent) this.filter.observe(frames);
     this.dispatchAhead();
     this.watchGap();
   }

@@ -23,6 +23,7 @@ export interface SessionStreamOptions {
 type Phase = 'replaying' | 'live' | 'closed';
 
 const REPLAY_CHUNK_CHARS = 64 * 1024;
+const RECENT_COMMITS = 50;
 const STREAM_END = 'data: {"type":"stream_end"}\n\n';
 const everything = () => true;
 
@@ -38,6 +39,8 @@ export class SessionStream implements FeedListener {
   private isOpen = false;
   private isAnnounced = false;
   private readonly held = new HeldCommits();
+  /** The last commits of the replay. */
+  private recent: sessionsPb.Commit[] = [];
   private readonly closing = new AbortController();
 
   constructor(private readonly options: SessionStreamOptions) {
@@ -137,7 +140,8 @@ export class SessionStream implements FeedListener {
       filter = everything;
     }
     this.phase = 'live';
-    feed.reached(this.c, this);
+    feed.reached(this.c, this, this.recent);
+    this.recent = [];
   }
 
   private async replay(from: ReadFrom, includes: (frame: Frame) => boolean): Promise<void> {
@@ -148,11 +152,13 @@ export class SessionStream implements FeedListener {
         if (c <= this.c) continue;
         this.c = c;
         this.lastTs = frames.at(-1)?.ts ?? this.lastTs;
+        this.recent.push({ c, frames });
         text += sseFrames(includes === everything ? frames : frames.filter(includes), this.options.withIds);
         if (text.length < REPLAY_CHUNK_CHARS) continue;
         await this.send(text);
         text = '';
       }
+      if (this.recent.length > RECENT_COMMITS) this.recent = this.recent.slice(-RECENT_COMMITS);
       if (state) this.c = Math.max(this.c, state.c);
     }
     await this.send(text);

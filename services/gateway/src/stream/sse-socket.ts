@@ -82,6 +82,11 @@ export class SseSocket {
   end(): void {
     if (this.isClosed) return;
     this.closed();
+    if (!this.isOpen) {
+      // Nothing was promised yet: a broken connection says "again" better than an empty answer.
+      this.response.destroy();
+      return;
+    }
     // Whoever does not take the rest is not waited for.
     this.response.setTimeout(this.options.settings.stallMs, () => this.response.destroy());
     this.response.end();

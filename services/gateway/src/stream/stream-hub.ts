@@ -179,7 +179,7 @@ export class StreamHub {
     const byTenant = new Map<string, SessionFeed[]>();
     for (const feed of this.feeds.values()) {
       if (feed.size === 0 || feed.position === undefined || nowMs - feed.lastHeardMs < silentMs) continue;
-      byTenant.set(feed.tenantId, [...(byTenant.get(feed.tenantId) ?? []), feed]);
+      append(byTenant, feed.tenantId, feed);
     }
     for (const [tenantId, feeds] of byTenant) {
       for (let at = 0; at < feeds.length; at += PROBES_PER_CALL)
@@ -205,13 +205,16 @@ export class StreamHub {
 
   /** Ends the streams of keys that are no longer valid or may no longer read. */
   private async recheck(): Promise<void> {
-    const byKey = Map.groupBy(this.streams, ({ caller }) => caller.credential.sha256.toString('base64'));
-    await Promise.all(
-      [...byKey.values()].map(async (streams) => {
-        if (await this.isRevoked((streams[0] as OpenStream).caller))
-          for (const { socket } of streams) socket.cut('key');
-      }),
-    );
+    const byKey = new Map<string, OpenStream[]>();
+    for (const stream of this.streams) {
+      append(byKey, stream.caller.credential.sha256.toString('base64'), stream);
+    }
+    await Promise.all([...byKey.values()].map((streams) => this.recheckKey(streams)));
+  }
+
+  private async recheckKey(streams: readonly OpenStream[]): Promise<void> {
+    const [first] = streams;
+    if (first && (await this.isRevoked(first.caller))) for (const { socket } of streams) socket.cut('key');
   }
 
   private async isRevoked({ credential }: Caller): Promise<boolean> {
@@ -222,4 +225,10 @@ export class StreamHub {
       return isMargayError(error) && (error.code === 'UNAUTHENTICATED' || error.code === 'PERMISSION_DENIED');
     }
   }
+}
+
+function append<T>(groups: Map<string, T[]>, key: string, item: T): void {
+  const group = groups.get(key);
+  if (group) group.push(item);
+  else groups.set(key, [item]);
 }

@@ -1,5 +1,6 @@
 import { UnavailableError } from '@margay/errors';
 import { GatewayHarness } from '../spec/gateway-harness';
+import type { SseReader } from '../spec/sse-reader';
 
 const call = (step: number) => ({
   type: 'llm_call_start' as const,
@@ -239,6 +240,32 @@ describe('session stream', () => {
     });
   });
 
+  it.each([1, 2, 3, 4, 5])(
+    'gives every reader each event once and in order, whatever the broker does (seed %i)',
+    async (seed) => {
+      const random = seeded(seed);
+      await start({ streams: { gapMs: 10, probeMs: 30, lingerMs: 5 } });
+      harness.bus.leaveToChance(random);
+      await startRun();
+      const readers: SseReader[] = [];
+      for (let n = 0; n < 150; n += 1) {
+        await harness.session.step(id, ...Array.from({ length: Math.floor(random() * 3) }, () => note(`${n}`)));
+        harness.session.publishDelta(id, 'word');
+        if (random() < 0.08) readers.push(await harness.stream(id, random() < 0.5 ? '' : '?ids=1'));
+        else if (random() < 0.03) readers.shift()?.close();
+        else if (random() < 0.5) await new Promise((resolve) => setTimeout(resolve, random() * 6));
+      }
+      await harness.session.finish(id);
+      const { seq } = harness.session.head(id);
+      for (const reader of readers) {
+        await reader.untilEnd();
+        expect(reader.frames.flatMap((frame) => frame.seq ?? [])).toEqual(Array.from({ length: seq }, (_, n) => n + 1));
+        expect(reader.types.slice(-2)).toEqual(['session_state', 'stream_end']);
+        expect(reader.types.filter((type) => type === 'session_state')).toHaveLength(2);
+      }
+    },
+  );
+
   describe('while the broker is silent', () => {
     it('finds commits by the probe', async () => {
       await start();
@@ -321,8 +348,7 @@ describe('session stream', () => {
   });
 
   describe('fragments', () => {
-    const deltas = (reader: { frames: { type: string }[] }) =>
-      reader.frames.filter(({ type }) => type === 'agent_message_delta');
+    const deltas = (reader: SseReader) => reader.frames.filter(({ type }) => type === 'agent_message_delta');
 
     it('carry the time of the last stored event, so that a cursor never passes one', async () => {
       await start();
@@ -369,7 +395,7 @@ describe('session stream', () => {
       await reader.untilType('agent_message_delta', 4);
       await harness.session.finish(id);
       await reader.untilEnd();
-      expect(textsOf(deltas(reader) as [])).toEqual(['retried', 'another agent', 'next step', 'again']);
+      expect(textsOf(deltas(reader))).toEqual(['retried', 'another agent', 'next step', 'again']);
     });
 
     it('wait for the commit they follow, and are dropped where even the store does not have it', async () => {
@@ -398,6 +424,18 @@ describe('session stream', () => {
       await harness.session.step(id, note('wanted'));
       await reader.untilType('run_note');
       expect(deltas(reader)).toHaveLength(0);
+    });
+
+    it('reach a reader that joins in mid-step, also behind a commit the runner does not know', async () => {
+      await start();
+      await startRun();
+      const c = await harness.session.step(id, callEnd(1), call(2));
+      await harness.post(`/api/sessions/${id}/message`, { text: 'steer' });
+      const reader = await (await harness.stream(id)).untilType('session_state');
+      harness.session.publishDelta(id, 'too late', { c, step: 1 });
+      harness.session.publishDelta(id, 'growing', { c, step: 2 });
+      await reader.untilType('agent_message_delta');
+      expect(textsOf(deltas(reader))).toEqual(['growing']);
     });
 
     it('reach a reader that resumed behind the last event', async () => {
@@ -533,4 +571,13 @@ async function until(condition: () => boolean): Promise<void> {
     if (performance.now() > deadline) throw new Error('did not come true in time');
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
+}
+
+/** Numbers in [0, 1), the same for the same seed. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return state / 2_147_483_648;
+  };
 }
