@@ -44,7 +44,7 @@ const Environment = z.object({
 export type SandboxdConfig = Readonly<z.infer<typeof Environment>>;
 
 /** Throws with the faulty names, never with values. */
-export function readConfig(environment: NodeJS.ProcessEnv): SandboxdConfig {
+export function readConfig(environment: NodeJS.ProcessEnv = process.env): SandboxdConfig {
   const parsed = Environment.safeParse(environment);
   if (parsed.success) return Object.freeze(parsed.data);
   const names = [...new Set(parsed.error.issues.map((issue) => String(issue.path[0])))];

@@ -9,7 +9,7 @@ async function main(): Promise<void> {
   if (process.argv.includes('--probe')) return void process.stdout.write('ready\n');
   // Sockets and files of the sandbox are for its own user.
   process.umask(0o077);
-  const daemon = await startSandboxd(readConfig(process.env));
+  const daemon = await startSandboxd(readConfig());
   process.umask(0o022);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void daemon.close(STOP_GRACE_MS));
   process.stdout.on('error', () => undefined); // the driver may be gone

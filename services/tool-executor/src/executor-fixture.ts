@@ -30,7 +30,7 @@ export interface Heard {
 export class ExecutorFixture {
   readonly home = mkdtempSync(path.join(tmpdir(), 'margay-home-'));
   readonly keysFolder = path.join(this.home, 'keys');
-  private readonly entry = path.join(this.home, 'sandboxd.cjs');
+  readonly entry = path.join(this.home, 'sandboxd.cjs');
   private readonly logger = createLogger({ level: 'off' });
   private session?: KeyRing;
   private management?: ManagementServer;

@@ -24,6 +24,8 @@ export interface LaunchOptions {
   cgroups: readonly string[];
   /** Where stderr of the daemon goes. */
   logFile: string;
+  /** Copies of Node and the daemon that the sandbox's user can read; only outside bubblewrap. */
+  program?: { node: string; entry: string };
   nodeFlags: readonly string[];
   daemonArguments: readonly string[];
 }
@@ -75,8 +77,8 @@ export class Launcher {
     const { user, environment, nodeFlags, daemonArguments } = launch;
     if (launch.isolation !== 'bwrap') {
       const drop = this.options.isRoot ? user : {};
-      const argv = [...nodeFlags, this.options.entry, ...daemonArguments];
-      return spawn(process.execPath, argv, { ...options, ...drop, env: environment });
+      const { node, entry } = launch.program ?? { node: process.execPath, entry: this.options.entry };
+      return spawn(node, [...nodeFlags, entry, ...daemonArguments], { ...options, ...drop, env: environment });
     }
     const inside = {
       mounts: [

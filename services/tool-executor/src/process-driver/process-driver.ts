@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { statSync } from 'node:fs';
 import path from 'node:path';
 import { FailedPreconditionError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
@@ -16,10 +15,14 @@ import {
 import { Cgroups } from './cgroups';
 import { daemonEnvironment, hostPaths, INSIDE_PATHS, mountsOf } from './daemon-environment';
 import { detectIsolation, type Detected } from './detect-isolation';
+import { fileStamp } from './file-stamp';
 import type { Launched } from './launcher';
 import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
+import { obstacleOf, reachableFile } from './reachable';
 import { SandboxFolder, sandboxIdOf, shortName, type User } from './sandbox-folder';
 import { SandboxRecords, type SandboxRecord } from './sandbox-records';
+import { refuseForeign } from './tenants';
+import { Turns } from './turns';
 import { chooseUid, isOwnUid } from './users';
 import { Workspaces, type Workspace } from './workspaces';
 
@@ -45,8 +48,7 @@ const STOP_WAIT_MS = 3_000;
 /** Sandboxes as process trees of this machine (cluster §1.7). */
 export class ProcessDriver extends SandboxDriver {
   private readonly listeners = new Set<LostListener>();
-  /** The last thing under way with each sandbox; the next one waits for it. */
-  private readonly turns = new Map<string, Promise<unknown>>();
+  private readonly turns = new Turns();
   /** Sandboxes whose end is meant. */
   private readonly ending = new Set<string>();
   private readonly workspaces: Workspaces;
@@ -90,7 +92,7 @@ export class ProcessDriver extends SandboxDriver {
 
   claim(request: ClaimRequest): Promise<SandboxRef> {
     const sandboxId = sandboxIdOf(request.sessionId);
-    return this.inTurn(sandboxId, () => this.start(sandboxId, request));
+    return this.turns.take(sandboxId, () => this.start(sandboxId, request));
   }
 
   async endpoint({ sandboxId }: SandboxRef): Promise<SandboxEndpoint> {
@@ -101,13 +103,15 @@ export class ProcessDriver extends SandboxDriver {
   release(ref: SandboxRef, { reason, forget }: { reason: string; forget: boolean }): Promise<void> {
     const { sandboxId, sessionId } = ref;
     this.ending.add(sandboxId);
-    return this.inTurn(sandboxId, async () => {
-      const record = this.parts.records.find(sandboxId);
-      if (!record || record.tenantId !== ref.tenantId) return;
-      await this.end(record, STOP_WAIT_MS);
-      if (forget) await this.folderOf(sandboxId).forget();
-      this.options.logger.info({ sandboxId, sessionId, reason }, 'sandbox ended');
-    }).finally(() => this.ending.delete(sandboxId));
+    return this.turns
+      .take(sandboxId, async () => {
+        const record = this.parts.records.find(sandboxId);
+        if (!record || record.tenantId !== ref.tenantId) return;
+        await this.end(record, STOP_WAIT_MS);
+        if (forget) await this.folderOf(sandboxId).forget();
+        this.options.logger.info({ sandboxId, sessionId, reason }, 'sandbox ended');
+      })
+      .finally(() => this.ending.delete(sandboxId));
   }
 
   survivors(): SandboxRef[] {
@@ -131,12 +135,13 @@ export class ProcessDriver extends SandboxDriver {
 
   /** Lets go of the short socket names; sandboxes have been released before. */
   async close(): Promise<void> {
-    await Promise.all(this.turns.values());
+    await this.turns.idle();
     await this.parts.sockets.remove();
   }
 
   private async start(sandboxId: string, request: ClaimRequest): Promise<SandboxRef> {
-    this.refuseForeign(sandboxId, request);
+    const isShared = this.parts.isRoot && this.isolation === 'bwrap';
+    refuseForeign(this.parts.records.all(), { sandboxId, tenantId: request.tenantId, isShared });
     const { tenantId, sessionId } = request;
     const known = this.parts.records.find(sandboxId);
     const workspace = await this.workspaces.locate(sessionId, request.workspace);
@@ -185,6 +190,7 @@ export class ProcessDriver extends SandboxDriver {
         memoryBytes,
         processes: isAlone ? processes : 0,
       }),
+      ...(this.isolation === 'uid' ? { program: this.program() } : {}),
       cgroups: await cgroups.create(record.sandboxId, { memoryBytes, processes }),
       logFile: folder.file('sandboxd.log'),
       nodeFlags: NODE_FLAGS,
@@ -197,8 +203,17 @@ export class ProcessDriver extends SandboxDriver {
     const identities = (await Promise.all(pids.map(identityOf))).filter((identity) => identity !== undefined);
     const running = { ...record, processes: identities };
     await this.parts.records.save(running);
-    child.once('exit', (code) => void this.lost(running, `its process ended with code ${code}`));
-    if (child.exitCode !== null) await this.lost(running, `its process ended with code ${child.exitCode}`);
+    const onExit = (): void => {
+      this.lost(running, `its process ended with ${child.signalCode ?? `code ${child.exitCode}`}`).catch(
+        (error: unknown) =>
+          this.options.logger.error(
+            { sandboxId: record.sandboxId, err: error },
+            'a lost sandbox could not be cleared away',
+          ),
+      );
+    };
+    child.once('exit', onExit);
+    if (child.exitCode !== null) onExit();
   }
 
   private async lost(record: SandboxRecord, reason: string): Promise<void> {
@@ -208,7 +223,7 @@ export class ProcessDriver extends SandboxDriver {
     if (this.ending.has(sandboxId) || !isOurs) return;
     this.options.logger.warn({ sandboxId, sessionId: record.sessionId, reason }, 'sandbox lost');
     for (const listener of this.listeners) listener(record, reason);
-    await this.inTurn(sandboxId, async () => {
+    await this.turns.take(sandboxId, async () => {
       const left = this.parts.records.find(sandboxId);
       if (left?.processes.some(({ pid }) => pid === record.processes[0]?.pid)) await this.end(left, 0);
     });
@@ -222,21 +237,13 @@ export class ProcessDriver extends SandboxDriver {
     // Without bubblewrap, commands outlive their daemon.
     if (this.isolation === 'uid' && isOwnUid(record.uid)) await killUser(record.uid);
     // The kernel takes its time with control groups; nobody but the next claim has to wait for that.
-    void this.inTurn(record.sandboxId, () => this.parts.cgroups.remove(record.sandboxId));
+    this.turns
+      .take(record.sandboxId, () => this.parts.cgroups.remove(record.sandboxId))
+      .catch((error: unknown) =>
+        this.options.logger.warn({ sandboxId: record.sandboxId, err: error }, 'a control group is left over'),
+      );
     const current = this.parts.records.find(record.sandboxId) ?? record;
     await this.parts.records.save({ ...current, processes: [], lastUsedAt: Date.now() });
-  }
-
-  /** What happens to one sandbox happens one after the other. */
-  private inTurn<T>(sandboxId: string, work: () => Promise<T>): Promise<T> {
-    const before = this.turns.get(sandboxId) ?? Promise.resolve();
-    const turn = before.then(work, work);
-    const settled = turn.catch(() => undefined); // whoever asked is told
-    this.turns.set(sandboxId, settled);
-    void settled.then(() => {
-      if (this.turns.get(sandboxId) === settled) this.turns.delete(sandboxId);
-    });
-    return turn;
   }
 
   private async adopt(): Promise<void> {
@@ -262,21 +269,18 @@ export class ProcessDriver extends SandboxDriver {
     return { uid, gid: uid };
   }
 
-  /** Without both root and bubblewrap, sandboxes do not hide tenants from each other. */
-  private refuseForeign(sandboxId: string, { tenantId }: ClaimRequest): void {
-    const known = this.parts.records.find(sandboxId);
-    if (known && known.tenantId !== tenantId) {
-      throw new FailedPreconditionError('sandbox_bound', 'The sandbox of this session belongs to another tenant.');
+  /** Without bubblewrap, the sandbox's user reads everything where it lies. */
+  private program(): { node: string; entry: string } {
+    const { home, entry } = this.options;
+    const obstacle = obstacleOf(home);
+    if (obstacle !== undefined) {
+      throw new FailedPreconditionError(
+        'sandbox_home_closed',
+        `The users of sandboxes cannot enter ${obstacle}. Set MARGAY_HOME to a folder that others may enter (e.g. /var/lib/margay, mode 0711), or make bubblewrap work.`,
+      );
     }
-    if (this.parts.isRoot && this.isolation === 'bwrap') return;
-    const isShared = this.parts.records
-      .all()
-      .some((record) => record.processes.length > 0 && record.tenantId !== tenantId);
-    if (!isShared) return;
-    throw new FailedPreconditionError(
-      'sandbox_single_tenant',
-      "Several tenants at once need root and bubblewrap on this machine; end the other tenant's sessions first.",
-    );
+    const folder = path.join(home, 'cache', 'program');
+    return { node: reachableFile(process.execPath, folder), entry: reachableFile(entry, folder) };
   }
 
   private folderOf(sandboxId: string): SandboxFolder {
@@ -292,10 +296,4 @@ export class ProcessDriver extends SandboxDriver {
     const facts = [fileStamp(entry), trust, this.isolation, memoryBytes, processes, process.version];
     return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
   }
-}
-
-/** Changes when the file does. */
-function fileStamp(file: string): string {
-  const { mtimeMs, size } = statSync(file);
-  return createHash('sha256').update(`${file} ${mtimeMs} ${size} ${process.version}`).digest('hex').slice(0, 12);
 }

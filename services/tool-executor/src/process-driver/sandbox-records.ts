@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
@@ -73,8 +74,9 @@ export class SandboxRecords {
   private async write(record: SandboxRecord): Promise<void> {
     const file = path.join(this.base, record.sandboxId, 'record.json');
     await mkdir(path.dirname(file), { recursive: true, mode: 0o711 });
-    await writeFile(`${file}.new`, JSON.stringify(record), { mode: 0o600 });
-    await rename(`${file}.new`, file);
+    const temporary = `${file}.${randomBytes(4).toString('hex')}`;
+    await writeFile(temporary, JSON.stringify(record), { mode: 0o600 });
+    await rename(temporary, file);
   }
 
   private async load(name: string): Promise<void> {

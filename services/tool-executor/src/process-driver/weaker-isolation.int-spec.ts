@@ -15,6 +15,8 @@ suite(`the process driver as root without bubblewrap${isRoot ? '' : ' (skipped: 
     chmodSync(fixture.home, 0o711);
     mkdirSync(fixture.keysFolder, { mode: 0o700 });
     await fixture.start({ MARGAY_SANDBOX_ISOLATION: 'uid' });
+    // As in a home directory of root: the daemon is copied to where its user can read it.
+    chmodSync(fixture.entry, 0o600);
   }, 60_000);
   afterAll(() => fixture.remove());
 
@@ -25,6 +27,18 @@ suite(`the process driver as root without bubblewrap${isRoot ? '' : ' (skipped: 
     expect(text).toMatch(/^2\d{4}\n/);
     expect(text).toContain(path.join(fixture.home, 'workspaces/s1'));
     expect(text).not.toMatch(/^root:|PRIVATE KEY|MARGAY_KEYS_DIR/m);
+  });
+
+  it('says which folder keeps the users of sandboxes out', async () => {
+    chmodSync(fixture.home, 0o700);
+    try {
+      await expect(fixture.shell('true', { sessionId: 'h1' })).rejects.toMatchObject({
+        reason: 'sandbox_home_closed',
+        message: expect.stringContaining(fixture.home),
+      });
+    } finally {
+      chmodSync(fixture.home, 0o711);
+    }
   });
 
   it('holds file tools to the workspace, also through links', async () => {

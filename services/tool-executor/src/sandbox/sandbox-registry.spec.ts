@@ -143,6 +143,17 @@ describe('SandboxRegistry', () => {
     expect(driver.claims).toHaveLength(2);
   });
 
+  it('lets a claim wait until the end of the same sandbox is over', async () => {
+    await registry.obtain(grantOf());
+    now = 1_000_000;
+    const ended = registry.sweep();
+    await registry.obtain(grantOf());
+    expect(driver.releases).toHaveLength(1);
+    expect(driver.claims).toHaveLength(2);
+    await ended;
+    expect(registry.find('t1', 's1')).toBeDefined();
+  });
+
   it('claims again after a loss, and for another workspace after ending the first', async () => {
     await registry.obtain(grantOf());
     driver.lose('s1');

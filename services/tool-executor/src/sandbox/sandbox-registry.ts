@@ -39,6 +39,8 @@ const HELLO_TIMEOUT_MS = 10_000;
 export class SandboxRegistry {
   private readonly live = new Map<string, LiveSandbox>();
   private readonly claiming = new Map<string, Promise<LiveSandbox>>();
+  /** Ends under way; a claim for the same session waits for them. */
+  private readonly ending = new Map<string, Promise<void>>();
   private readonly now: () => number;
 
   constructor(private readonly options: SandboxRegistryOptions) {
@@ -150,6 +152,7 @@ export class SandboxRegistry {
     if (previous && previous.workspaceKey !== '')
       await this.end(previous, { reason: 'other workspace', forget: false });
     else if (previous) this.drop(sessionId);
+    await this.ending.get(sessionId);
     const startedAt = performance.now();
     const request = { tenantId, sessionId, workspace, minimum: epochOf(grant) };
     const sandbox = await this.claimAnswering(request, keyOf(grant));
@@ -189,9 +192,16 @@ export class SandboxRegistry {
     }
   }
 
-  private async end(sandbox: LiveSandbox, options: { reason: string; forget: boolean }): Promise<void> {
+  private end(sandbox: LiveSandbox, options: { reason: string; forget: boolean }): Promise<void> {
+    const { sessionId } = sandbox.ref;
+    this.live.delete(sessionId);
+    const end = this.shutDown(sandbox, options).finally(() => this.ending.delete(sessionId));
+    this.ending.set(sessionId, end);
+    return end;
+  }
+
+  private async shutDown(sandbox: LiveSandbox, options: { reason: string; forget: boolean }): Promise<void> {
     const { ref, client } = sandbox;
-    this.live.delete(ref.sessionId);
     const grant = await this.ownerToken(sandbox);
     const asked = client.shutdown({ graceMs: SHUTDOWN_GRACE_MS }, { grant, timeoutMs: SHUTDOWN_GRACE_MS });
     // One that does not answer is ended by the driver all the same.
