@@ -196,4 +196,12 @@ describe('sandboxd as a process', () => {
     expect(code).toBe(0);
     client.close();
   }, 15_000);
+
+  it('ends by itself when its folder was deleted', async () => {
+    await start();
+    rmSync(folder, { recursive: true });
+    const [code] = (await once(daemon, 'exit')) as [number];
+    expect(code).toBe(0);
+    client.close();
+  }, 15_000);
 });

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { shellEnvironment } from '@margay/toolbox';
 import type { SandboxdConfig } from './config';
 import { GrantVerifier } from './grants/grant-verifier';
@@ -11,7 +11,7 @@ export interface RunningSandboxd {
   close(graceMs: number): Promise<void>;
 }
 
-const IDLE_CHECK_MS = 5_000;
+const IDLE_CHECK_MS = 3_000;
 const CLOSE_GRACE_MS = 1_000;
 
 /** Opens the sandbox and serves it on its socket. */
@@ -39,11 +39,14 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
     listen: config.MARGAY_SANDBOX_LISTEN,
     onShutdown: (graceMs) => void close(graceMs),
   });
+  const socket = config.MARGAY_SANDBOX_LISTEN.slice('unix:'.length);
   const idleTimer = setInterval(() => {
-    if (sandbox.idleMs > config.MARGAY_SANDBOX_IDLE_EXIT_MS) void close(CLOSE_GRACE_MS);
+    // Without its socket, e.g. because the whole home was deleted, nobody can ever call again.
+    const isUseless = !existsSync(socket) || sandbox.idleMs > config.MARGAY_SANDBOX_IDLE_EXIT_MS;
+    if (isUseless) void close(CLOSE_GRACE_MS);
   }, IDLE_CHECK_MS);
   // A killed daemon leaves its socket file behind.
-  rmSync(config.MARGAY_SANDBOX_LISTEN.slice('unix:'.length), { force: true });
+  rmSync(socket, { force: true });
   await server.start();
   return { ended, close };
 }
