@@ -1,7 +1,8 @@
 import { isoMicros } from '@margay/contracts';
 import { canonicalJson, sha256Hex } from './canonical';
 import type { Command, Rejection } from './command';
-import { ALL_DECIDE_RULES, decide, isRejected, type DecideRules, type DecidedEvent } from './decide';
+import { decide } from './decide';
+import { ALL_DECIDE_RULES, isRejected, type DecideRules, type DecidedEvent } from './decision';
 import { commitKey, type CommitDocument, type StoredCommand, type StoredFrame, type Tip } from './document';
 import { effectsOf } from './effects';
 import type { Head } from './head';

@@ -1,43 +1,14 @@
 import { InvalidArgumentError, UnavailableError } from '@margay/errors';
 import { bodyHash, fold } from './build';
 import type { LogClock } from './clock';
-import type { Command, Rejection } from './command';
-import { ALL_DECIDE_RULES, type DecideRules } from './decide';
-import { tipOf, type Answer, type CommitDocument, type Tip } from './document';
-import type { Head } from './head';
+import type { Command } from './command';
+import { tipOf, type CommitDocument, type Tip } from './document';
+import { ALL_LOOP_RULES, type LoopRules } from './loop-rules';
+import type { CommitOutcome } from './outcome';
 import { deadlineError, takeBatch, without, type Pending, type Refused } from './pending';
 import { readConfirmedTip, readTip } from './read-tip';
 import { COMMIT_MAX_BYTES, commandBytes } from './size';
 import type { CommitStore } from './store';
-
-export type CommitOutcome =
-  /**
-   * Stored; `head` is the state after the document that holds the command. `replayed`: it was found stored, as a repeat
-   * is (or a first one whose acknowledgement was lost).
-   */
-  | { ok: true; c: number; answer: Answer; head: Head; replayed: boolean }
-  /** Refused; `head` is the confirmed end of the log on which that was decided. */
-  | { ok: false; rejection: Rejection; head: Head };
-
-/** Rules of the loop that a simulator may switch off to show what they prevent; all hold in service. */
-export interface LoopRules extends DecideRules {
-  /** Rejections are decided on a head read from the store after the command came in. */
-  freshRejections: boolean;
-  /** … and only once a linearizable read found nothing behind it. */
-  linearizableEnd: boolean;
-  /** A number that was named as taken but can't be seen is inserted again. */
-  reinsertInvisible: boolean;
-  /** Commands already stored are looked for before a command is decided again. */
-  findStored: boolean;
-}
-
-export const ALL_LOOP_RULES: LoopRules = {
-  ...ALL_DECIDE_RULES,
-  freshRejections: true,
-  linearizableEnd: true,
-  reinsertInvisible: true,
-  findStored: true,
-};
 
 const QUEUE_MAX = 256;
 const INVISIBLE_MS = 100;

@@ -2,63 +2,22 @@ import { isoMicros, type EventInput } from '@margay/contracts';
 import type {
   AcceptCommand,
   CancelCommand,
-  ClaimCommand,
   Command,
-  Completion,
   CreateCommand,
-  FinishCommand,
   InterruptCommand,
   MessageCommand,
-  RejectReason,
-  Rejection,
-  ReleaseCommand,
   RunRequest,
-  StepCommand,
-  TakeoverCommand,
   TerminateCommand,
 } from './command';
+import { claim, endRun, finish, ownRun, requeue, step, takeover, traceOf } from './decide-run';
+import { ALL_DECIDE_RULES, isRejected, reject, type Accepted, type DecideRules, type Decision } from './decision';
 import type { Answer } from './document';
 import { HEAD_MAX_BYTES, type Head, type HeadRun } from './head';
-import type { LogRecord, OpenRecord } from './record';
-
-/** Public event plus the run it belongs to. */
-export interface DecidedEvent {
-  event: EventInput;
-  runId: string | null;
-}
-
-export interface Accepted {
-  /** The head after the command; `c`, `seq` and `ts` are set when the commit is built. */
-  head: Head;
-  events: DecidedEvent[];
-  records: (LogRecord | OpenRecord)[];
-  answer: Answer;
-}
-
-export type Decision = Accepted | { reject: Rejection };
-
-/** Rules that a simulator may switch off to show what they prevent; all hold in service. */
-export interface DecideRules {
-  /** Runner commands demand the session's present epoch. */
-  epochEquality: boolean;
-  /** The final commit demands that every inbox item has reached the model. */
-  finishNeedsInbox: boolean;
-}
-
-export const ALL_DECIDE_RULES: DecideRules = { epochEquality: true, finishNeedsInbox: true };
 
 const TITLE_MAX_CHARS = 120;
 /** What a run may still add to a head: its owner, its sandbox, how it ended. That is never refused for its size. */
 const HEAD_RESERVE_BYTES = 2 * 1024;
-/** Longer words of a completion are cut in the head; its event has them whole. */
-const LAST_RUN_WORD_CHARS = 60;
-const LAST_RUN_REASON_CHARS = 200;
-const LAST_RUN_MODELS = 8;
 export const INTERRUPT_TEXT = '[Interrupted by user]';
-
-export function isRejected(decision: Decision): decision is { reject: Rejection } {
-  return 'reject' in decision;
-}
 
 /**
  * What a command does to a session. Pure: the same head, command and time give the same decision on every replica.
@@ -105,10 +64,6 @@ function decideKind(head: Head, command: Command, ts: number, rules: DecideRules
     case 'finish':
       return ownRun(head, command, rules, (run) => finish(head, run, command, rules));
   }
-}
-
-function reject(reason: RejectReason, message: string): { reject: Rejection } {
-  return { reject: { reason, message } };
 }
 
 /** Runners of a terminated session are fenced like those of an ended run; everybody else is told that it is over. */
@@ -202,12 +157,6 @@ function titleFrom(text: string): string | null {
   return cut.replace(/[\uD800-\uDBFF]$/, '') || null;
 }
 
-/** Id of the run's trace, for people who look for it. */
-function traceOf({ traceparent }: HeadRun): { trace_id?: string } {
-  const traceId = traceparent?.split('-')[1];
-  return traceId === undefined ? {} : { trace_id: traceId };
-}
-
 function steer(head: Head, command: MessageCommand): Decision {
   return inboxItem(head, 'steer', command.run.text, { session_id: head.sessionId, steered: true });
 }
@@ -246,39 +195,6 @@ function endCanceled(head: Head, run: HeadRun): Accepted {
   });
 }
 
-/** The closing events of a run and a head without it. */
-function endRun(head: Head, run: HeadRun, text: string, completion: Completion): Accepted {
-  return {
-    head: {
-      ...head,
-      run: null,
-      epoch: head.epoch + 1,
-      sandbox: null,
-      lastRun: {
-        id: run.id,
-        done: completion.done,
-        doneReason: completion.done_reason.slice(0, LAST_RUN_WORD_CHARS),
-        ...(completion.blocked_code ? { blockedCode: completion.blocked_code.slice(0, LAST_RUN_WORD_CHARS) } : {}),
-        ...(completion.verified === undefined ? {} : { verified: completion.verified }),
-        ...(completion.failure_reason
-          ? { failureReason: completion.failure_reason.slice(0, LAST_RUN_REASON_CHARS) }
-          : {}),
-        ...(completion.models_tried ? { modelsTried: shortNames(completion.models_tried) } : {}),
-      },
-    },
-    events: [
-      { event: { type: 'assistant', payload: { text } }, runId: run.id },
-      { event: { type: 'completion', payload: { ...completion, ...traceOf(run) } }, runId: run.id },
-    ],
-    records: [{ kind: 'end', runId: run.id, doneReason: completion.done_reason, text }],
-    answer: {},
-  };
-}
-
-function shortNames(models: string[]): string[] {
-  return models.slice(0, LAST_RUN_MODELS).map((model) => model.slice(0, LAST_RUN_WORD_CHARS));
-}
-
 function terminate(head: Head, command: TerminateCommand, ts: number): Decision {
   const ended = head.run ? endCanceled(head, head.run) : { head, events: [], records: [] };
   const at = ts + ended.events.length;
@@ -293,86 +209,5 @@ function terminate(head: Head, command: TerminateCommand, ts: number): Decision 
     events: [...ended.events, { event: { type: 'session_terminated', payload }, runId: null }],
     records: ended.records,
     answer: { session_id: head.sessionId, ...payload },
-  };
-}
-
-function claim(head: Head, command: ClaimCommand): Decision {
-  const { run } = head;
-  if (!run || run.id !== command.runId || run.state !== 'queued' || head.epoch !== command.epoch)
-    return reject('lost', `run ${command.runId} is not queued at epoch ${command.epoch} any more`);
-  const epoch = head.epoch + 1;
-  return {
-    head: { ...head, epoch, run: { ...run, state: 'running', owner: command.owner } },
-    events: [],
-    records: [],
-    answer: { run_id: run.id, epoch },
-  };
-}
-
-function takeover(head: Head, command: TakeoverCommand): Decision {
-  const { run } = head;
-  if (!run || run.id !== command.runId || run.state !== 'running' || head.epoch !== command.epoch)
-    return reject('lost', `run ${command.runId} is not running at epoch ${command.epoch} any more`);
-  return requeue(head, run);
-}
-
-function requeue(head: Head, run: HeadRun): Accepted {
-  const epoch = head.epoch + 1;
-  return {
-    head: { ...head, epoch, run: { ...run, state: 'queued', owner: null } },
-    events: [],
-    records: [],
-    answer: { run_id: run.id, epoch },
-  };
-}
-
-type OwnedCommand = ReleaseCommand | StepCommand | FinishCommand;
-
-function ownRun(head: Head, command: OwnedCommand, rules: DecideRules, then: (run: HeadRun) => Decision): Decision {
-  const { run } = head;
-  const isSameEpoch = head.epoch === command.epoch || !rules.epochEquality;
-  if (!run || run.id !== command.runId || run.state !== 'running' || !isSameEpoch)
-    return reject('fenced', `run ${command.runId} is not driven at epoch ${command.epoch} any more`);
-  return then(run);
-}
-
-/** The run with its inbox consumed up to what the command says, or why that is impossible. */
-function consume(head: Head, run: HeadRun, to: number | undefined): HeadRun | { reject: Rejection } {
-  if (to === undefined) return run;
-  if (to < run.consumedTo || to > head.inboxEnd)
-    return reject('invalid', `consumedTo ${to} lies outside ${run.consumedTo}..${head.inboxEnd}`);
-  return { ...run, consumedTo: to };
-}
-
-function consumedRecord(run: HeadRun, to: number | undefined): LogRecord[] {
-  return to === undefined || to === run.consumedTo ? [] : [{ kind: 'consumed', to }];
-}
-
-function step(head: Head, run: HeadRun, command: StepCommand): Decision {
-  const consumed = consume(head, run, command.consumedTo);
-  if ('reject' in consumed) return consumed;
-  const sandbox = command.sandbox ?? head.sandbox;
-  return {
-    head: { ...head, run: consumed, sandbox },
-    events: command.events.map((event) => ({ event, runId: run.id })),
-    records: [
-      ...command.records,
-      ...consumedRecord(run, command.consumedTo),
-      ...(command.sandbox ? [{ kind: 'sandbox' as const, incarnation: command.sandbox.incarnation }] : []),
-    ],
-    answer: {},
-  };
-}
-
-function finish(head: Head, run: HeadRun, command: FinishCommand, rules: DecideRules): Decision {
-  const consumed = consume(head, run, command.consumedTo);
-  if ('reject' in consumed) return consumed;
-  if (consumed.consumedTo < head.inboxEnd && rules.finishNeedsInbox)
-    return reject('inbox', `inbox items ${consumed.consumedTo + 1}..${head.inboxEnd} have not reached the model`);
-  const ended = endRun(head, run, command.text, command.completion);
-  return {
-    ...ended,
-    events: [...command.events.map((event) => ({ event, runId: run.id })), ...ended.events],
-    records: [...command.records, ...consumedRecord(run, command.consumedTo), ...ended.records],
   };
 }

@@ -21,8 +21,9 @@ export type {
   TakeoverCommand,
   TerminateCommand,
 } from './command';
-export { ALL_LOOP_RULES, CommitLoop, type CommitLoopOptions, type CommitOutcome, type LoopRules } from './commit-loop';
-export { INTERRUPT_TEXT, decide, isRejected, type Accepted, type DecideRules, type Decision } from './decide';
+export { CommitLoop, type CommitLoopOptions } from './commit-loop';
+export { INTERRUPT_TEXT, decide } from './decide';
+export { isRejected, type Accepted, type DecideRules, type Decision } from './decision';
 export {
   commitKey,
   tipOf,
@@ -36,9 +37,11 @@ export {
 } from './document';
 export { effectsOf } from './effects';
 export { HEAD_MAX_BYTES, emptyHead, type Head, type HeadRun, type LastRun } from './head';
+export { ALL_LOOP_RULES, type LoopRules } from './loop-rules';
 export { MemoryBlobStore } from './memory-blobs';
 export { MemoryCommitStore } from './memory-store';
 export { inlineBlobs, offload } from './offload';
+export type { CommitOutcome } from './outcome';
 export { readConfirmedTip, readTip } from './read-tip';
 export { LOG_RECORD_KINDS, type LogRecord, type OpenRecord, type RunOptions } from './record';
 export { packRecord, unpackRecord } from './references';

@@ -1,6 +1,6 @@
 import { UnavailableError } from '@margay/errors';
 import type { Command, Rejection } from './command';
-import type { CommitOutcome } from './commit-loop';
+import type { CommitOutcome } from './outcome';
 import { COMMIT_MAX_BYTES } from './size';
 
 /** A command that waits for its outcome. */
