@@ -160,7 +160,7 @@ export class RunJournal {
     const frames = document.events.map(({ frame }) => frame);
     return Promise.all(
       document.records.map(async (text) => {
-        if (!text.includes('"$event"') && !text.includes('"$blob"')) return text;
+        if (!text.includes('$event"') && !text.includes('$blob"')) return text;
         return JSON.stringify(await inlineBlobs(this.tenantId, unpackRecord(text, frames), this.log.blobs));
       }),
     );
