@@ -128,6 +128,18 @@ describe('bodyHash', () => {
     const terminate = (cancelledTriggers: number): Command => ({ kind: 'terminate', commitId: 't', cancelledTriggers });
     expect(bodyHash(terminate(2))).toBe(bodyHash(terminate(0)));
   });
+
+  it('does not count why a run changes hands, but at which epoch', () => {
+    const takeover = (cause: string, epoch = 2): Command => ({
+      kind: 'takeover',
+      commitId: 't',
+      runId: RUN_ID,
+      epoch,
+      cause,
+    });
+    expect(bodyHash(takeover('lease'))).toBe(bodyHash(takeover('unlisted')));
+    expect(bodyHash(takeover('lease', 4))).not.toBe(bodyHash(takeover('lease')));
+  });
 });
 
 describe('effects', () => {

@@ -20,7 +20,8 @@ export interface Fold<T extends { command: Command }> {
 
 /**
  * Tells a repeat of a command from another one under the same commit id. Facts that differ between two attempts of one
- * request are left out: its trace, the version of the replica that took it, and what that replica had counted.
+ * request are left out: its trace, the version of the replica that took it, what that replica had counted, and
+ * why somebody found that a run must change hands.
  */
 export function bodyHash(command: Command): string {
   if ('run' in command && command.run.requestHash !== undefined) return command.run.requestHash;
@@ -37,6 +38,9 @@ function requestOf(command: Command): object {
     }
     case 'terminate':
       return { kind: command.kind };
+    case 'takeover':
+    case 'release':
+      return { ...command, cause: undefined };
     default:
       return command;
   }
