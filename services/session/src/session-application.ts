@@ -90,7 +90,6 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const grants = new RunGrants(keys, projects);
     const effects = new EffectsService({ store, sessions: sessionRows, runs: runRows, executor, logger });
     const janitor = new Janitor(store, effects, leases, logger, (count) => metrics.janitorRepairs.inc(count));
-    const dispatcher = new Dispatcher({ log, runs: runRows, grants, bus, logger }, [config.MARGAY_POOL]);
     const watch = new RunnerWatch({
       log,
       runs: runRows,
@@ -100,6 +99,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       pool: config.MARGAY_POOL,
       onTakeover: (cause) => metrics.takeovers.inc({ cause }),
     });
+    const dispatcher = new Dispatcher(
+      { log, runs: runRows, grants, bus, logger, giveBack: (row) => watch.takeOver(row, 'drain') },
+      [config.MARGAY_POOL],
+    );
     const journals = new JournalRegistry(store, logger);
     const sessions = new SessionsService({
       log,

@@ -27,8 +27,8 @@ export class AttachedRunner {
     return this.isDrained ? 0 : this.freeSlots;
   }
 
-  get heldCount(): number {
-    return this.runs.size;
+  get held(): HeldRun[] {
+    return [...this.runs.values()].map(({ run }) => run);
   }
 
   /** Before a claim: the slot counts as taken. */

@@ -1,6 +1,7 @@
 import { subjects } from '@margay/contracts';
 import type { CommitDocument, Head } from '@margay/log';
 import type { Logger, NatsBus } from '@margay/platform';
+import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { AttachedRunner } from './attached-runner';
 import { pickFairly } from './fairness';
@@ -9,6 +10,7 @@ import { runRowOf, type RunRepository, type RunRow } from './run.repository';
 
 const POLL_MS = 1_000;
 const CANDIDATES = 200;
+const CLAIMED_MAX = 20_000;
 
 export interface DispatcherPorts {
   log: SessionLog;
@@ -16,6 +18,8 @@ export interface DispatcherPorts {
   grants: RunGrants;
   bus: NatsBus;
   logger: Logger;
+  /** Takes back a run that was claimed for a runner which is gone. */
+  giveBack: (row: RunRow) => Promise<void>;
 }
 
 /**
@@ -28,6 +32,8 @@ export class Dispatcher {
   private readonly again = new Set<string>();
   /** Pools whose queue held runs when no slot was free: new runs wait behind those. */
   private readonly backlogged = new Set<string>();
+  /** (run, epoch) pairs claimed here: their queue rows may say `queued` for a moment longer. */
+  private readonly claimed = new LRUCache<string, true>({ max: CLAIMED_MAX });
   private timer?: NodeJS.Timeout;
   private readonly stops: (() => void)[] = [];
 
@@ -66,7 +72,7 @@ export class Dispatcher {
     const runners = [...this.runners.values()].filter((runner) => runner.pool === pool);
     return {
       free: runners.reduce((sum, { free }) => sum + free, 0),
-      held: runners.reduce((sum, { heldCount }) => sum + heldCount, 0),
+      held: runners.reduce((sum, { held }) => sum + held.length, 0),
     };
   }
 
@@ -143,12 +149,16 @@ export class Dispatcher {
   }
 
   private async claim(runner: AttachedRunner, row: RunRow): Promise<void> {
+    const life = `${row._id} ${row.epoch}`;
+    if (this.claimed.has(life)) return;
+    this.claimed.set(life, true);
     runner.reserve();
     const commitId = `claim.${row._id}.${row.epoch}.${runner.instance}`;
     const outcome = await this.ports.log
       .submit(row.sessionId, { kind: 'claim', commitId, runId: row._id, epoch: row.epoch, owner: runner.instance })
       .catch((error: unknown) => {
         runner.giveBack();
+        this.claimed.delete(life);
         throw error;
       });
     if (!outcome.ok) {
@@ -167,8 +177,11 @@ export class Dispatcher {
       runner.giveBack();
       return;
     }
+    // The runner left while the claim was being stored: nobody would learn of the assignment.
+    if (this.runners.get(runner.instance) !== runner) return this.ports.giveBack({ ...row, epoch });
     const grant = await this.ports.grants.sign(head, run, epoch);
     const { sessionId } = head;
+    this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
     runner.assign({ sessionId, runId: run.id, epoch, claimC, grant, traceparent: run.traceparent ?? '' });
   }
 

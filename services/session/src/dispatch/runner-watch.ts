@@ -44,12 +44,24 @@ export class RunnerWatch {
     clearInterval(this.timer);
   }
 
-  /** All running runs of a runner that is gone for good go back to the queue. */
-  async takeOverAll(instance: string, cause: string): Promise<void> {
+  /**
+   * All running runs of a runner that is gone for good go back to the queue.
+   * @param held runs known to be there whose rows may not be written yet
+   */
+  async takeOverAll(instance: string, cause: string, held: readonly HeldRun[] = []): Promise<void> {
     this.observed.delete(instance);
     const rows = await this.options.runs.runningOf(instance);
-    await Promise.all(rows.map((row) => this.takeOver(row, cause)));
+    const known = new Set(rows.map(({ _id }) => _id));
+    const unwritten = held.filter(({ runId }) => !known.has(runId)).map((run) => this.rowOf(run, instance));
+    const all = [...rows, ...(await Promise.all(unwritten)).filter((row) => row !== undefined)];
+    await Promise.all(all.map((row) => this.takeOver(row, cause)));
     await this.options.runners.remove(instance);
+  }
+
+  /** The row of a run as the log shows it; undefined where this runner does not drive it any more. */
+  private async rowOf({ sessionId, runId }: HeldRun, instance: string): Promise<RunRow | undefined> {
+    const row = runRowOf(await this.options.log.recentHead(sessionId));
+    return row?._id === runId && row.owner === instance && row.state === 'running' ? row : undefined;
   }
 
   async takeOver(row: RunRow, cause: string): Promise<void> {

@@ -59,7 +59,7 @@ function attach(ports: RunnersPorts, stream: AttachStream, context: CallContext)
       .catch((error: unknown) => ports.logger.warn({ err: error }, 'a runner message could not be handled'));
   });
   const onClose = (): void => void attached?.then((runner) => onDetached(ports, runner)).catch(() => undefined);
-  stream.on('end', () => stream.end());
+  stream.on('end', () => void handled.then(() => stream.end()));
   context.signal.addEventListener('abort', onClose, { once: true });
   stream.on('close', onClose);
 }
@@ -112,7 +112,7 @@ async function onDrained(ports: RunnersPorts, runner: AttachedRunner): Promise<v
   runner.isDrained = true;
   ports.dispatcher.detach(runner);
   // What it did not hand over itself goes back now.
-  await ports.watch.takeOverAll(runner.instance, 'drain');
+  await ports.watch.takeOverAll(runner.instance, 'drain', runner.held);
 }
 
 async function onDetached(ports: RunnersPorts, runner: AttachedRunner): Promise<void> {
@@ -120,7 +120,7 @@ async function onDetached(ports: RunnersPorts, runner: AttachedRunner): Promise<
   await new Promise((resolve) => setTimeout(resolve, REATTACH_MS).unref());
   if (!(await ports.runners.markLost(runner.instance, runner.generation))) return;
   ports.logger.warn({ runner: runner.instance }, 'a runner is lost');
-  await ports.watch.takeOverAll(runner.instance, 'crash');
+  await ports.watch.takeOverAll(runner.instance, 'crash', runner.held);
 }
 
 function journal(ports: RunnersPorts, stream: JournalStream, context: CallContext): void {
