@@ -27,7 +27,7 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
     const { config, keys, logger, management, instance, version } = this.context;
     const runners = grpcClient(runnersPb.RunnersDefinition, config.MARGAY_SESSION_URL, { keys, logger });
     const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
-    const catalogue = new ToolCatalogue(executor);
+    const catalogue = new ToolCatalogue(executor, logger);
     const model = openAiModel({
       ...(config.OPENAI_BASE_URL === undefined ? {} : { baseUrl: config.OPENAI_BASE_URL }),
       apiKey: config.OPENAI_API_KEY ?? '',
@@ -36,7 +36,7 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
     const host = new RunHost({
       slots,
       logger,
-      ports: { runners, executor, model, descriptors: () => catalogue.list() },
+      ports: { runners, executor, model, descriptors: (signal) => catalogue.list(signal) },
       onFreed: () => attach.heartbeat(),
     });
     const attach = new AttachClient({
@@ -56,9 +56,12 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
     attach.start();
     this.stop = async () => {
       removeCheck();
-      await host.drain();
+      const drained = host.drain();
+      // No slot is free from here on: tell it before runs are handed over, or they come back.
+      attach.heartbeat();
+      await drained;
       attach.drained();
-      attach.close();
+      await attach.close();
       runners.close();
       executor.close();
     };

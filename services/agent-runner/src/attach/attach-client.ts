@@ -11,6 +11,8 @@ const RECONNECT_MAX_MS = 1_000;
 /** Without an answer to heartbeats for so long a runner stops its work by itself. */
 const SELF_FENCE_MS = 10_000;
 
+const CLOSE_WAIT_MS = 1_000;
+
 export interface AttachHost {
   freeSlots(): number;
   heldRuns(): runnersPb.HeldRun[];
@@ -59,11 +61,21 @@ export class AttachClient {
     this.stream?.write({ message: { $case: 'drained', value: {} } });
   }
 
-  close(): void {
+  /** Resolves once the session replica has handled all that was said, or after a second. */
+  async close(): Promise<void> {
     this.isClosed = true;
     clearInterval(this.heartbeatTimer);
     clearTimeout(this.reconnectTimer);
-    this.stream?.end();
+    const { stream } = this;
+    if (!stream) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, CLOSE_WAIT_MS);
+      stream.once('close', () => {
+        clearTimeout(timer);
+        resolve();
+      });
+      stream.end();
+    });
   }
 
   /** Says at once how many slots are free, e.g. after a run has ended. */

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { executorPb, runnersPb, ToolDescriptor } from '@margay/contracts';
 import { allowAll, runAgent, type Model, type StopCause } from '@margay/engine';
 import { runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
@@ -10,12 +11,13 @@ export interface HostedRunPorts {
   runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
   executor: GrpcClient<typeof executorPb.ExecutorDefinition>;
   model: Model;
-  descriptors: () => Promise<ToolDescriptor[]>;
+  descriptors: (signal: AbortSignal) => Promise<ToolDescriptor[]>;
   logger: Logger;
 }
 
 /** How long a hand-over may take before the process goes on without it: the session service takes the run back then. */
 const RELEASE_MS = 2_000;
+const RETURN_AFTER_MS = 1_000;
 
 /** One run at one epoch, driven here until it ends, is stopped, or is handed over. */
 export class HostedRun {
@@ -67,8 +69,10 @@ export class HostedRun {
         withSpan('invoke_agent root', attributes, () => this.runAgent()),
       );
     } catch (error) {
-      // The run stays `running` in the log; the next heartbeats no longer list it, so it is taken over.
       logger.error({ err: error }, 'the run failed outside the engine');
+      // Not at once: a fault that stays must not make the run spin between queue and runners.
+      await sleep(RETURN_AFTER_MS, undefined, { signal: this.inbox.stop }).catch(() => undefined);
+      await this.handOver('failed');
     } finally {
       this.journal.close();
       this.settle();
@@ -80,7 +84,7 @@ export class HostedRun {
     const tools = new ExecutorTools({
       client: executor,
       grant: () => this.grant,
-      descriptors,
+      descriptors: () => descriptors(this.inbox.stop),
       onFenced: () => this.inbox.stopFor('fenced'),
       logger,
     });
@@ -93,17 +97,17 @@ export class HostedRun {
       clock: new SystemClock(),
       ids: new SystemIds(),
     });
-    if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver();
+    if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver('drain');
     logger.info({ outcome: end.outcome }, 'the run has left this runner');
   }
 
-  private async handOver(): Promise<void> {
+  private async handOver(cause: string): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, RELEASE_MS);
     });
     const released = this.journal
-      .release('drain')
+      .release(cause)
       .catch((error: unknown) => this.ports.logger.warn({ err: error }, 'the run could not be handed over'));
     await Promise.race([released, late]);
     clearTimeout(timer);

@@ -4,6 +4,7 @@ import { isMargayError } from '@margay/errors';
 import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
 import type { GrpcClient, Logger } from '@margay/platform';
 
+type ExecuteOptions = Parameters<Tools['execute']>[1];
 type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
 const RETRY_FIRST_MS = 50;
@@ -31,10 +32,7 @@ export class ExecutorTools extends Tools {
     return this.options.descriptors();
   }
 
-  async execute(
-    invocation: ToolInvocation,
-    options: { incarnation: string; signal: AbortSignal; onOutput?: (text: string) => void },
-  ): Promise<ToolOutcome | WrongIncarnation> {
+  async execute(invocation: ToolInvocation, options: ExecuteOptions): Promise<ToolOutcome | WrongIncarnation> {
     const { signal } = options;
     const cancel = (): void => this.onAbort(invocation.callId, signal);
     signal.addEventListener('abort', cancel, { once: true });
@@ -47,16 +45,21 @@ export class ExecutorTools extends Tools {
 
   private async untilAnswered(
     invocation: ToolInvocation,
-    options: { incarnation: string; signal: AbortSignal; onOutput?: (text: string) => void },
+    options: ExecuteOptions,
   ): Promise<ToolOutcome | WrongIncarnation> {
     let delayMs = RETRY_FIRST_MS;
+    // Whether an attempt was sent of which nobody knows what became.
+    let mayHaveRun = false;
     for (;;) {
       try {
-        return await this.attempt(invocation, options);
+        const outcome = await this.attempt(invocation, options);
+        return outcome.status === 'wrong_incarnation' && mayHaveRun ? { ...outcome, mayHaveRun } : outcome;
       } catch (error) {
         const final = this.finalOutcome(error, options.signal);
         if (final) return final;
+        mayHaveRun = true;
       }
+      options.onWaiting?.();
       await sleep(delayMs * (0.5 + Math.random()));
       delayMs = Math.min(delayMs * 2, RETRY_MAX_MS);
     }
@@ -80,7 +83,7 @@ export class ExecutorTools extends Tools {
 
   private async attempt(
     invocation: ToolInvocation,
-    { incarnation, signal, onOutput }: { incarnation: string; signal: AbortSignal; onOutput?: (text: string) => void },
+    { incarnation, signal, onOutput, onWaiting, onStarted }: ExecuteOptions,
   ): Promise<ToolOutcome | WrongIncarnation> {
     const { callId, toolId, args, timeoutMs, ifUnchanged } = invocation;
     const request: executorPb.ExecuteRequest = {
@@ -93,18 +96,22 @@ export class ExecutorTools extends Tools {
       ...(ifUnchanged ? { ifUnchanged } : {}),
     };
     let runsAt = '';
+    let outcome: ToolOutcome | WrongIncarnation | undefined;
     // A stop for handing over only detaches; every other one has asked for the end of the call and waits for its outcome.
-    for await (const { message } of this.options.client.execute(request, {
-      grant: this.options.grant(),
-      signal: detaching(signal),
-    })) {
-      if (message?.$case === 'started') runsAt = message.value.incarnation;
+    const call = this.options.client.execute(request, { grant: this.options.grant(), signal: detaching(signal) });
+    // Read to its end: leaving a stream early resets it, and servers close connections with many resets.
+    for await (const { message } of call) {
+      if (message?.$case === 'waiting') onWaiting?.();
+      if (message?.$case === 'started') {
+        runsAt = message.value.incarnation;
+        onStarted?.();
+      }
       if (message?.$case === 'output') onOutput?.(Buffer.from(message.value.bytes).toString('utf8'));
       if (message?.$case === 'wrongIncarnation')
-        return { status: 'wrong_incarnation', incarnation: message.value.incarnation };
-      if (message?.$case === 'finished') return outcomeOf(message.value, runsAt);
+        outcome = { status: 'wrong_incarnation', incarnation: message.value.incarnation };
+      if (message?.$case === 'finished') outcome = outcomeOf(message.value, runsAt);
     }
-    return { status: 'error', result: null, error: 'the tool call ended without a result' };
+    return outcome ?? { status: 'error', result: null, error: 'the tool call ended without a result' };
   }
 
   private onAbort(callId: string, signal: AbortSignal): void {
