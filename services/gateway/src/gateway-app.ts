@@ -1,3 +1,5 @@
+import type { IncomingMessage, Server } from 'node:http';
+import type { Socket } from 'node:net';
 import { NestFactory } from '@nestjs/core';
 import type { NestFastifyApplication } from '@nestjs/platform-fastify';
 import { subjects } from '@margay/contracts';
@@ -62,6 +64,7 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
   addHooks(app.getHttpAdapter().getInstance(), { admission, metrics, logger });
   const stopWatchingKeys = bus.subscribe(subjects.config('keys'), () => hub.keysChanged());
   hub.start();
+  const unused = unusedConnections(app.getHttpServer());
   await app.listen(listen.port, listen.host);
   return {
     port: portOf(app),
@@ -69,15 +72,29 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
     async close() {
       await hub.close();
       stopWatchingKeys();
-      await closeApp(app);
+      await closeApp(app, unused);
     },
   };
 }
 
+/** Connections on which nothing was asked yet: clients keep such in reserve, and Node does not count them as idle. */
+function unusedConnections(server: Server): ReadonlySet<Socket> {
+  const unused = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    unused.add(socket);
+    socket.once('close', () => unused.delete(socket));
+  });
+  server.on('request', ({ socket }: IncomingMessage) => unused.delete(socket));
+  return unused;
+}
+
 /** Answers under way are finished; connections that only wait for another request are not kept. */
-async function closeApp(app: NestFastifyApplication): Promise<void> {
+async function closeApp(app: NestFastifyApplication, unused: ReadonlySet<Socket>): Promise<void> {
   const server = app.getHttpServer();
-  const sweeper = setInterval(() => server.closeIdleConnections(), IDLE_SWEEP_MS);
+  const sweeper = setInterval(() => {
+    server.closeIdleConnections();
+    for (const socket of unused) socket.destroy();
+  }, IDLE_SWEEP_MS);
   const deadline = setTimeout(() => server.closeAllConnections(), CLOSE_GRACE_MS);
   await app.close();
   clearInterval(sweeper);
