@@ -1,13 +1,13 @@
 import { InvalidArgumentError } from '@margay/errors';
 import { closest, distance } from 'fastest-levenshtein';
 
-/** In the order in which they start: the gateway last, when what it calls is there. They close in reverse. */
+/** In the order in which they start: whoever calls another comes after it. They close in reverse. */
 export const SERVICE_NAMES = [
-  'session',
   'tool-executor',
   'mcp-pool',
   'ide-manager',
   'channel',
+  'session',
   'agent-runner',
   'gateway',
 ] as const;

@@ -52,6 +52,8 @@ export function processEnvironment(
     MARGAY_BOOTSTRAP_KEY: undefined,
     // Less than the grace of a stop, so that a process ends by itself.
     MARGAY_SHUTDOWN_LIMIT_SECONDS: '8',
+    // Spreading the reconnections of many clients is for clusters.
+    MARGAY_STREAM_DRAIN_SECONDS: '0.5',
     MARGAY_SANDBOX_DRIVER: 'process',
     MARGAY_SANDBOXD_ENTRY: facts.sandboxdEntry,
     MARGAY_GATEWAY_LISTEN: addresses.gateway,
