@@ -1,6 +1,8 @@
 import { answer, byConversation, callTools } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
+jest.setTimeout(60_000);
+
 const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
 
 beforeAll(() => margay.start(), 600_000);

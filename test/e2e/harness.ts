@@ -151,33 +151,26 @@ export class PlatformHarness {
       takes = () => true,
     }: { after?: string; query?: string; takes?: (frame: WireFrame) => boolean } = {},
   ): Promise<WireFrame[]> {
-    const cut = new AbortController();
     const response = await fetch(`${this.platform.gatewayUrl}/api/sessions/${sessionId}/stream${query}`, {
       headers: { 'x-api-key': this.platform.apiKey, ...(after === undefined ? {} : { 'last-event-id': after }) },
-      signal: cut.signal,
     });
     if (!response.ok || !response.body) throw new Error(`stream answered ${response.status}`);
     const frames: WireFrame[] = [];
-    let rest = '';
+    const reader = response.body.getReader();
     const decoder = new TextDecoder();
-    for await (const chunk of response.body) {
-      rest += decoder.decode(chunk as Uint8Array, { stream: true });
-      const blocks = rest.split('\n\n');
+    let rest = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return frames;
+      const blocks = (rest + decoder.decode(value, { stream: true })).split('\n\n');
       rest = blocks.pop() ?? '';
-      for (const block of blocks) {
-        const text = block
-          .split('\n')
-          .find((line) => line.startsWith('data: '))
-          ?.slice(6);
-        if (text === undefined) continue;
-        const frame = { text, event: JSON.parse(text) as WireFrame['event'] };
+      for (const frame of blocks.flatMap(frameOf)) {
         frames.push(frame);
         if (takes(frame)) continue;
-        cut.abort();
+        await reader.cancel();
         return frames;
       }
     }
-    return frames;
   }
 
   /** Stored events of a session, in the texts in which they are stored. */
@@ -206,4 +199,12 @@ export class PlatformHarness {
       access.close();
     }
   }
+}
+
+/** The frame of an SSE block; none for comments. */
+function frameOf(block: string): WireFrame[] {
+  const line = block.split('\n').find((field) => field.startsWith('data: '));
+  if (line === undefined) return [];
+  const text = line.slice('data: '.length);
+  return [{ text, event: JSON.parse(text) as WireFrame['event'] }];
 }

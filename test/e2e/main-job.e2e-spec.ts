@@ -1,6 +1,8 @@
 import { byConversation, callTools, answer } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
+jest.setTimeout(60_000);
+
 const READ = { name: 'read_file', arguments: { path: 'README.md' } };
 const LIST = { name: 'aider_list_dir_tool', arguments: {} };
 
