@@ -3,7 +3,7 @@ import type { World } from './world';
 
 /** What the model will do in each run: the same on every runner that drives it. */
 export class Plans {
-  /** A run of this text's session that thinks for half a minute. */
+  /** A run whose model thinks for half a minute. */
   slowRunId: string | undefined;
   private readonly steps = new Map<string, number>();
 

@@ -163,10 +163,8 @@ export class RunLife {
 
   private publishDelta(): void {
     const { link, lastC, runner } = this;
-    const { world } = runner;
     const ts = new ProcessClock(runner).nowMicros();
-    const replica = link?.other;
-    if (link && replica) link.send(replica, () => world.broker.publish({ kind: 'delta', c: lastC, ts }));
+    if (link) link.send(link.other, () => runner.world.broker.publish({ kind: 'delta', c: lastC, ts }));
   }
 
   private answer(step: number, calls: number): { events: EventInput[]; records: OpenRecord[] } {
@@ -210,9 +208,8 @@ export class RunLife {
   }
 
   private send(command: RunnerCommand): void {
-    const { link, runner } = this;
-    const replica = link?.other;
-    if (link && replica) link.send(replica, () => void replica.journals.commit(this, link, command));
+    const { link } = this;
+    if (link) link.send(link.other, () => void link.other.journals.commit(this, link, command));
   }
 
   private remind(commitId: string): void {

@@ -199,12 +199,13 @@ const CASES: Record<string, Check> = {
   },
 
   'carries two commit loops that append to one session at once': async ({ store, other }) => {
-    const loops = [store, other].map((each) => new CommitLoop({ store: each, clock: new SystemLogClock() }));
-    await loops[0]?.submit(SESSION, createCommand());
+    const loopOn = (each: CommitStore) => new CommitLoop({ store: each, clock: new SystemLogClock() });
+    const loops = [loopOn(store), loopOn(other)] as const;
+    await loops[0].submit(SESSION, createCommand());
     const outcomes = await Promise.all(
-      times(200, (i) => loops[i % 2]?.submit(SESSION, messageCommand(`message ${i >> 1}`))),
+      times(200, (i) => loops[i % 2 ? 1 : 0].submit(SESSION, messageCommand(`message ${i >> 1}`))),
     );
-    assert.ok(outcomes.every((outcome) => outcome?.ok));
+    assert.ok(outcomes.every((outcome) => outcome.ok));
     let before: Tip = START;
     const ids: string[] = [];
     for await (const document of store.range(SESSION, 1)) {
