@@ -5,7 +5,7 @@ describe('versions', () => {
     ['nats-server: v2.15.1', '2.15.1'],
     ['nats-server: v2.9.10', '2.9.10'],
     ['db version v8.2.6\nBuild Info: {"version": "8.2.6"}', '8.2.6'],
-    ['secantusd-rs 0.5.3-beta.196\nsource: crates.io', '0.5.3-beta.196'],
+    ['secantusd-rs 0.5.3-beta.196\nsource: registry', '0.5.3-beta.196'],
     ['nats-server: v2.12.0-RC.1', '2.12.0-RC.1'],
     ['no version here', undefined],
   ])('finds the version in %j', (text, version) => {
