@@ -15,7 +15,12 @@ for (const [dir, entry] of Object.entries(tree)) {
 const names = [...esm].map((n) => n.replace(/[.+]/g, '\\$&')).join('|');
 const swc = (jsc) => [
   '@swc/jest',
-  { swcrc: false, sourceMaps: 'inline', module: { type: 'commonjs' }, jsc: { target: 'es2024', keepClassNames: true, ...jsc } },
+  {
+    swcrc: false,
+    sourceMaps: 'inline',
+    module: { type: 'commonjs' },
+    jsc: { target: 'es2024', keepClassNames: true, ...jsc },
+  },
 ];
 module.exports = {
   rootDir: __dirname,

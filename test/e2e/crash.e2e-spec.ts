@@ -8,8 +8,7 @@ const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
 beforeAll(() => margay.start(), 600_000);
 afterAll(() => margay.stop(), 60_000);
 
-/** The runner that drives a session: the one whose log names it last. */
-async function killRunners(signal: NodeJS.Signals): Promise<void> {
+function killRunners(signal: NodeJS.Signals): void {
   for (const name of ['agent-runner', 'agent-runner-2']) margay.platform.get(name).kill(signal);
 }
 
@@ -33,7 +32,7 @@ it('goes on elsewhere when its runner is killed in the middle of a shell command
   const run = await session.query('go');
   for await (const event of run.events()) if (event.type === 'tool_call') break;
   await new Promise((resolve) => setTimeout(resolve, 500));
-  await killRunners('SIGKILL');
+  killRunners('SIGKILL');
   await Promise.all(['agent-runner', 'agent-runner-2'].map((name) => margay.platform.restart(name)));
   const result = await run.result();
   expect(result.status).toBe('completed');

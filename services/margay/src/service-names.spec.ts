@@ -6,8 +6,8 @@ import { VERSION } from './version';
 describe('parseServices', () => {
   it('puts the services into their starting order, each once, the gateway last', () => {
     expect(parseServices(['--services', 'gateway, channel,session,channel'])).toEqual([
-      'session',
       'channel',
+      'session',
       'gateway',
     ]);
     expect(parseServices(['--services=agent-runner'])).toEqual(['agent-runner']);
@@ -17,7 +17,7 @@ describe('parseServices', () => {
     const attempt = () => parseServices(['--services', 'gatway,sesion,frobnicator']);
     expect(attempt).toThrow('There is no service "gatway"; did you mean gateway?');
     expect(attempt).toThrow('There is no service "sesion"; did you mean session?');
-    expect(attempt).toThrow('There is no service "frobnicator"; there are session,');
+    expect(attempt).toThrow('There is no service "frobnicator"; there are tool-executor,');
   });
 
   it.each([
