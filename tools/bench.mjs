@@ -1,0 +1,64 @@
+// `npm run bench -- NAME [options]`: measures this working tree. Without a name it lists what there is.
+import { parseArgs } from 'node:util';
+import { fileURLToPath } from 'node:url';
+import { prepare, SIGNALS } from './prepare.mjs';
+
+const BENCHES = {
+  steps: 'cost per agent step: raw client, engine in process, whole platform, and the store alone',
+  stream: 'stored event to SSE client, listeners, end of a stream',
+  create: 'durable run creation, with and without a runner',
+  start: 'time to ready, memory, idle cost and bundle sizes of npm start',
+};
+const USAGE = `npm run bench -- NAME [--json] [--quick] [--profile]
+
+${Object.entries(BENCHES)
+  .map(([name, text]) => `  ${name.padEnd(8)}${text}`)
+  .join('\n')}
+
+  --json     one line of JSON per figure on standard output
+  --quick    fewer steps and repetitions: to see that it works, not to compare
+  --profile  where the processes' CPU time goes, by module (steps, create)`;
+
+const LIMIT_MS = 15 * 60_000;
+const progress = (line) => process.stderr.write(`${line}\n`);
+
+try {
+  process.exitCode = (await prepare(fileURLToPath(import.meta.url), progress)) ?? (await main());
+} catch (error) {
+  progress(`error: ${error.stack ?? error.message}`);
+  process.exitCode = 1;
+}
+process.exit();
+
+async function main() {
+  const flag = { type: 'boolean', default: false };
+  const { values, positionals } = parseArgs({ allowPositionals: true, options: { json: flag, quick: flag, profile: flag } }); // prettier-ignore
+  const [name] = positionals;
+  if (name === undefined || !Object.hasOwn(BENCHES, name)) {
+    process.stdout.write(`${USAGE}\n`);
+    return name === undefined ? 0 : 2;
+  }
+  const { build } = await import('./build.mjs');
+  await build(progress);
+  // Quiet servers, as in production under load: their log lines are no part of what is measured.
+  process.env.MARGAY_LOG_LEVEL ??= 'warn';
+  const { Closing } = await import('./bench/shared/closing.mjs');
+  const { Report } = await import('./bench/shared/report.mjs');
+  const { run } = await import(`./bench/${name}.mjs`);
+  const closing = new Closing();
+  for (const signal of SIGNALS) process.once(signal, () => void closing.close().finally(() => process.exit(130)));
+  // Whatever hangs, a bench ends: what it started is ended by `closing`.
+  const late = setTimeout(() => {
+    progress(`error: ${name} was not over in ${LIMIT_MS / 60_000} minutes`);
+    void closing.close().finally(() => process.exit(1));
+  }, LIMIT_MS);
+  const report = new Report({ bench: name, isJson: values.json, write: (line) => process.stdout.write(`${line}\n`) });
+  try {
+    await run({ report, closing, progress, isQuick: values.quick, isProfiled: values.profile });
+    report.end();
+  } finally {
+    clearTimeout(late);
+    await closing.close();
+  }
+  return 0;
+}
