@@ -8,8 +8,14 @@ const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
 beforeAll(() => margay.start(), 600_000);
 afterAll(() => margay.stop(), 60_000);
 
-function killRunners(signal: NodeJS.Signals): void {
-  for (const name of ['agent-runner', 'agent-runner-2']) margay.platform.get(name).kill(signal);
+const RUNNERS = ['agent-runner', 'agent-runner-2'];
+
+async function killRunners(): Promise<void> {
+  await Promise.all(RUNNERS.map((name) => margay.platform.get(name).kill('SIGKILL')));
+}
+
+async function restartRunners(): Promise<void> {
+  await Promise.all(RUNNERS.map((name) => margay.platform.restart(name)));
 }
 
 async function countOf(sessionId: string, type: string): Promise<number> {
@@ -32,8 +38,8 @@ it('goes on elsewhere when its runner is killed in the middle of a shell command
   const run = await session.query('go');
   for await (const event of run.events()) if (event.type === 'tool_call') break;
   await new Promise((resolve) => setTimeout(resolve, 500));
-  killRunners('SIGKILL');
-  await Promise.all(['agent-runner', 'agent-runner-2'].map((name) => margay.platform.restart(name)));
+  await killRunners();
+  await restartRunners();
   const result = await run.result();
   expect(result.status).toBe('completed');
   expect(JSON.parse(result.text)).toMatchObject({
@@ -56,7 +62,7 @@ it('hands a run over at SIGTERM', async () => {
   const session = await margay.sessionWith({});
   const run = await session.query('go');
   for await (const event of run.events()) if (event.type === 'tool_call') break;
-  await Promise.all(['agent-runner', 'agent-runner-2'].map((name) => margay.platform.restart(name)));
+  await restartRunners();
   expect(await run.result()).toMatchObject({ status: 'completed', text: 'handed over' });
   expect(await countOf(session.id, 'tool_result')).toBe(1);
 }, 60_000);
