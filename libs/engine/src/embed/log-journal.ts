@@ -95,10 +95,9 @@ export class LogJournal extends Journal {
       await previous;
       return { outcome: loop.submit(sessionId, toCommand(scope, small)) };
     })();
-    this.submitting = submitted.then(
-      () => undefined,
-      () => undefined, // told to its own caller
-    );
+    // After one that could not be prepared nothing may follow: the log would have a hole.
+    this.submitting = submitted.then(() => undefined);
+    this.submitting.catch(() => undefined); // told to its own caller
     const outcome = await (await submitted).outcome;
     await inbox.catchUp(outcome.head);
     return outcome;
