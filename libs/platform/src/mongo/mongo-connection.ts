@@ -14,11 +14,12 @@ export interface MongoConnectionOptions {
   name?: string;
 }
 
-/** Every write is acknowledged by a majority and on disk; indexes are created explicitly by their repositories. */
+/** Every write is acknowledged by a majority and on disk, and nothing is read that a fail-over may take back; indexes are created explicitly by their repositories. */
 const optionsFor = ({ database, name }: MongoConnectionOptions): ConnectOptions => ({
   dbName: database,
   ...(name && { appName: name }),
   writeConcern: { w: 'majority', journal: true },
+  readConcernLevel: 'majority',
   retryWrites: true,
   autoIndex: false,
   autoCreate: false,
