@@ -25,10 +25,9 @@ export {
   START_SOURCES,
   TEST_SOURCES,
   type EnsureStoreOptions,
-  type StoreBinary,
   type StoreProvision,
-  type StoreSource,
 } from './provision/store';
+export { type StoreBinary, type StoreSource } from './provision/store-binary';
 export { type StoreEngine, type StoreRecord } from './servers/data-folder';
 export { startNats, type RunningNats, type StartNatsOptions } from './servers/nats-server';
 export { startStore, type RunningStore, type StartStoreOptions } from './servers/store-server';

@@ -4,7 +4,7 @@ import { UnavailableError } from '@margay/errors';
 import { cachePath, fetchIntoCache, listCached } from './cache';
 import { downloadArchive } from './download';
 import { findProgram, findVersion, isProgram } from './find-program';
-import type { StoreBinary, StoreContext, StoreSource } from './store';
+import type { StoreBinary, StoreContext, StoreSource } from './store-binary';
 import { isAtLeast, MONGOD_MINIMUM, MONGOD_RELEASE } from './versions';
 
 const NAME = 'mongod';

@@ -5,7 +5,7 @@ import { UnavailableError } from '@margay/errors';
 import { runCommand } from '../processes/run-command';
 import { cachePath, fetchIntoCache } from './cache';
 import { findProgram, findVersion, isProgram } from './find-program';
-import type { StoreBinary, StoreContext, StoreSource } from './store';
+import type { StoreBinary, StoreContext, StoreSource } from './store-binary';
 import { SECANTUS_CRATE, SECANTUS_WHEEL } from './versions';
 
 const BUILD_LIMIT_MS = 40 * 60_000;

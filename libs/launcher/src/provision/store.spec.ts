@@ -1,7 +1,8 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { emptyMachine, fakeProgram, temporaryFolder } from '../fixtures.testing';
-import { ensureStore, START_SOURCES, TEST_SOURCES, type StoreSource } from './store';
+import { ensureStore, START_SOURCES, TEST_SOURCES } from './store';
+import type { StoreSource } from './store-binary';
 import { SECANTUS_CRATE, SECANTUS_WHEEL } from './versions';
 
 describe('ensureStore', () => {

@@ -9,20 +9,9 @@ import { startStore } from '../servers/store-server';
 import { downloadMongod, findCachedMongod, findMongodOnPath } from './mongod';
 import { buildSecantus, findCachedSecantus, installSecantusWheel } from './secantus';
 import { firstOf, type Source } from './sources';
-
-export interface StoreBinary {
-  kind: 'binary';
-  engine: StoreEngine;
-  version: string;
-  /** Program and the arguments that come before the server's own. */
-  command: readonly string[];
-  source: StoreSource;
-}
+import type { StoreBinary, StoreContext, StoreSource } from './store-binary';
 
 export type StoreProvision = { kind: 'url'; url: string } | StoreBinary;
-
-export type StoreSource =
-  'path' | 'mongod-cache' | 'mongod-download' | 'secantus-cache' | 'secantus-cargo' | 'secantus-pypi';
 
 /** For `npm start`: a real mongod where one can be had, else what is there at once. */
 export const START_SOURCES: readonly StoreSource[] = [
@@ -50,13 +39,6 @@ export interface EnsureStoreOptions {
   allow?: readonly StoreSource[];
   /** Data folder the store is for: what wrote it is found again, or the start refused. */
   directory?: string;
-}
-
-/** What the finders of one kind of store need. */
-export interface StoreContext {
-  config: LauncherConfig;
-  progress: Progress;
-  prove(binary: StoreBinary): Promise<void>;
 }
 
 /** A document store: one that runs, or a binary, fetched once per machine. */
