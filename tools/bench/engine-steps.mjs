@@ -9,40 +9,9 @@ import engine from '../../libs/engine/dist/index.js';
 import log from '../../libs/log/dist/index.js';
 import providers from '../../libs/providers/dist/index.js';
 import { measureFloor } from './floor.mjs';
+import { RandomIds, readFile, RealClock } from './shared/engine-ports.mjs';
 
-const {
-  Approvals: _,
-  allowAll,
-  Clock,
-  createEngine,
-  defineTool,
-  Ids,
-  Inbox,
-  Journal,
-  LocalTools,
-  Model,
-  runAgent,
-} = engine;
-
-class RealClock extends Clock {
-  nowMs = () => Date.now();
-  monotonicMs = () => performance.now();
-  sleep = (ms, signal) =>
-    new Promise((resolve) => {
-      const wake = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', wake);
-        resolve();
-      };
-      const timer = setTimeout(wake, ms);
-      signal?.addEventListener('abort', wake, { once: true });
-    });
-}
-
-class RandomIds extends Ids {
-  hex = (characters) => Array.from({ length: characters }, () => Math.floor(Math.random() * 16).toString(16)).join('');
-  random = () => Math.random();
-}
+const { allowAll, createEngine, Inbox, Journal, LocalTools, Model, runAgent } = engine;
 
 /** Notes how long the engine takes between two model calls. */
 class TimedModel extends Model {
@@ -83,15 +52,6 @@ class QuietInbox extends Inbox {
   onInterrupt = () => () => undefined;
 }
 
-const read = defineTool({
-  id: 'read_file',
-  description: 'Read a file',
-  operation: 'get',
-  effect: 'pure',
-  input: { type: 'object', properties: { path: { type: 'string' }, limit: { type: 'integer' } }, required: ['path'] },
-  execute: () => 'x'.repeat(32),
-});
-
 const ports = { clock: new RealClock(), ids: new RandomIds() };
 
 /** A run as `createEngine` makes it: accepted, claimed, every commit through the reducer. */
@@ -101,7 +61,7 @@ async function durableRun(model, name) {
     store: new log.MemoryCommitStore(),
     blobs: new log.MemoryBlobStore(),
     model,
-    tools: [read],
+    tools: [readFile],
   });
   const session = await made.createSession();
   const { doneReason, steps } = await session.run('go', { model: name });
@@ -124,7 +84,7 @@ async function bareRun(model, name) {
     model,
     inbox,
     approvals: allowAll,
-    tools: new LocalTools([read], { sessionId, epoch: 2 }),
+    tools: new LocalTools([readFile], { sessionId, epoch: 2 }),
     journal: new CountingJournal(head, records),
   });
   if (ended.doneReason !== 'completed') throw new Error(`the run ended ${JSON.stringify(ended)}`);

@@ -53,8 +53,8 @@ export function memoryOf(pid) {
 }
 
 /**
- * CPU milliseconds per name between two moments. `pids` maps names to pids; what runs below the process `sandboxesOf`
- * names is counted as `sandboxd`.
+ * CPU milliseconds per name between two moments. `pids` maps names to pids, each of which counts alone; what runs below
+ * the process that `sandboxesOf` names is counted as `sandboxd`.
  */
 export class CpuMeter {
   #before;
@@ -81,7 +81,6 @@ export class CpuMeter {
       const { ownMs, belowMs } = cpuOf(pid);
       spent[name] = ownMs;
       if (name === this.sandboxesOf) spent.sandboxd = belowMs;
-      else spent[name] += belowMs;
     }
     return spent;
   }

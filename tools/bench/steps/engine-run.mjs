@@ -1,40 +1,11 @@
 // The engine in this process: the library with streaming, one in-process tool, and its durable log in memory.
 import { performance } from 'node:perf_hooks';
-import { Clock, createEngine, defineTool, Ids } from '../../../libs/engine/dist/index.js';
+import { createEngine } from '../../../libs/engine/dist/index.js';
 import { MemoryBlobStore, MemoryCommitStore } from '../../../libs/log/dist/index.js';
 import { openAiModel } from '../../../libs/providers/dist/index.js';
 import { gapsOf } from '../shared/bench-model.mjs';
+import { RandomIds, readFile, RealClock } from '../shared/engine-ports.mjs';
 import { medianBy } from '../shared/report.mjs';
-
-class RealClock extends Clock {
-  nowMs = () => Date.now();
-  monotonicMs = () => performance.now();
-  // Not the one of node:timers/promises: it makes an error with a stack trace for every sleeper that is woken early.
-  sleep = (ms, signal) =>
-    new Promise((resolve) => {
-      const wake = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', wake);
-        resolve();
-      };
-      const timer = setTimeout(wake, ms);
-      signal?.addEventListener('abort', wake, { once: true });
-    });
-}
-
-class RandomIds extends Ids {
-  hex = (characters) => Array.from({ length: characters }, () => Math.floor(Math.random() * 16).toString(16)).join('');
-  random = () => Math.random();
-}
-
-const readFile = defineTool({
-  id: 'read_file',
-  description: 'Read a file',
-  operation: 'get',
-  effect: 'pure',
-  input: { type: 'object', properties: { path: { type: 'string' }, limit: { type: 'integer' } }, required: ['path'] },
-  execute: () => 'x'.repeat(32),
-});
 
 /** One run in a session of its own; answers its commits. */
 async function playRun(model, shape) {
