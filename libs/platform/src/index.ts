@@ -8,12 +8,25 @@ export {
   type LogLevel,
 } from './logging/logger';
 export { nestLogger } from './logging/nest-logger';
-export { currentTraceparent, runWithTraceparent, withSpan } from './telemetry/spans';
+export { ATTRIBUTE } from './telemetry/attributes';
+export {
+  currentTraceparent,
+  isTraced,
+  iterateInSpan,
+  markFailed,
+  openSpan,
+  runWithTraceparent,
+  withSpan,
+  withSyncSpan,
+  type OpenSpan,
+  type SpanSettings,
+} from './telemetry/spans';
 export { mayAssert, systemPrincipal, type TokenKind } from './auth/entitlements';
 export { generateKeys, Trust } from './auth/key-files';
 export { KeyRing, type KeyRingOptions } from './auth/key-ring';
 export { GrpcServer, type GrpcServerOptions, type ServeOptions } from './grpc/grpc-server';
 export { startGrpcApplication, type GrpcApplicationOptions } from './grpc/grpc-application';
+export { traceparentOf } from './grpc/call-context';
 export { grpcClient, type GrpcClientOptions } from './grpc/grpc-client';
 export {
   audienceOf,
@@ -29,5 +42,6 @@ export { NatsBus, type BusListener, type NatsBusOptions } from './nats/nats-bus'
 export type { MongoConnection, MongoConnectionOptions } from './mongo/mongo-connection';
 export { type Check, type CheckKind, type HealthReport } from './management/health';
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
+export { LabelLimit } from './management/label-limit';
 export { Shutdown, type ShutdownOptions } from './shutdown';
 export { type RunningService, type ServiceShared, type StartService } from './service';

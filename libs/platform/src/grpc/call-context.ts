@@ -94,6 +94,11 @@ export class ServerCallContext implements CallContext {
   }
 }
 
+/** The trace that the caller was in when it made the call. */
+export function traceparentOf({ metadata }: Pick<CallContext, 'metadata'>): string | undefined {
+  return textOf(metadata, 'traceparent');
+}
+
 function missing(word: string, key: string): never {
   throw new UnauthenticatedError(`${word}_missing`, `This call needs a signed ${word} in the metadata ${key}.`);
 }

@@ -12,8 +12,9 @@ import { CODES, isMargayError, UnauthenticatedError, UnavailableError } from '@m
 import type { Registry } from 'prom-client';
 import type { KeyRing } from '../auth/key-ring';
 import type { Logger } from '../logging/logger';
+import { ATTRIBUTE } from '../telemetry/attributes';
 import { runWithTraceparent, withSpan } from '../telemetry/spans';
-import { readCredentials, ServerCallContext, type CallEvents } from './call-context';
+import { readCredentials, ServerCallContext, traceparentOf, type CallEvents } from './call-context';
 import { serverOptions, toGrpc, type ConnectionAge } from './channel';
 import { callTimer } from './metrics';
 import { writeAll } from './response-stream';
@@ -24,7 +25,7 @@ import {
   type MethodDefinition,
   type ServiceDefinition,
 } from './service-types';
-import { textOf, toServiceError } from './status';
+import { toServiceError } from './status';
 
 export interface GrpcServerOptions extends ConnectionAge {
   /** `host:port` (port 0: a free one) or `unix:/path`. */
@@ -111,7 +112,13 @@ export class GrpcServer {
     const audience = audienceOf(definition);
     const path = `${definition.fullName}/${method.name}`;
     const record = callTimer(registry, definition.fullName);
-    const attributes = { 'rpc.system': 'grpc', 'rpc.service': definition.fullName, 'rpc.method': method.name };
+    const attributes = {
+      [ATTRIBUTE.rpcSystem]: 'grpc',
+      [ATTRIBUTE.rpcService]: definition.fullName,
+      [ATTRIBUTE.rpcMethod]: method.name,
+    };
+    // A span of a stream that both sides keep open for hours would tell nothing.
+    const isConversation = method.requestStream && method.responseStream;
     return async <C extends CallEvents, T>(call: C, work: Work<C, T>): Promise<T> => {
       const startedAt = performance.now();
       const context = new ServerCallContext(call);
@@ -120,8 +127,10 @@ export class GrpcServer {
         const credentials = await readCredentials(call.metadata, keys, audience, sandboxId);
         if (!isAnonymous && Object.keys(credentials).length === 0) throw noCredentials(path);
         context.admit(credentials);
-        const traceparent = textOf(call.metadata, 'traceparent');
-        return await runWithTraceparent(traceparent, () => withSpan(path, attributes, () => work(call, context)));
+        const serve = () => work(call, context);
+        return await runWithTraceparent(traceparentOf(context), () =>
+          isConversation ? serve() : withSpan(path, attributes, serve, { kind: 'server' }),
+        );
       } catch (error) {
         code = isMargayError(error) ? error.code : 'INTERNAL';
         const level = CODES[code as keyof typeof CODES].log;

@@ -7,6 +7,7 @@ import type { Admission } from '../auth/admission';
 import type { GatewayMetrics } from '../metrics';
 import type { ErrorFilter } from './error.filter';
 import { operationOf } from './operation';
+import { traceRequests } from './trace-requests';
 
 const BODY_MAX_BYTES = 1_000_000;
 const REQUEST_TIMEOUT_MS = 120_000;
@@ -79,6 +80,7 @@ export function addHooks(fastify: FastifyInstance, { admission, metrics, logger 
   fastify.removeAllContentTypeParsers();
   // Bodies stay bytes until the route reads them, so that its error shape applies.
   fastify.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  traceRequests(fastify);
   fastify.addHook('onRequest', async (request) => admission.admit(request));
   fastify.addHook('onSend', (request, reply, _payload, done) => {
     reply.header('x-request-id', request.id);

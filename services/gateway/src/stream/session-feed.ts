@@ -1,6 +1,6 @@
 import { LiveCommit, LiveDelta, subjects, type sessionsPb } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
-import type { Logger } from '@margay/platform';
+import { ATTRIBUTE, withSyncSpan, type Logger } from '@margay/platform';
 import type { CommitReader } from './commit-reader';
 import { DeltaFilter } from './delta-filter';
 import { FeedCommit, FeedDelta } from './feed-commit';
@@ -65,7 +65,9 @@ export class SessionFeed {
     const { tenantId, sessionId, bus } = options;
     this.unsubscribe = [
       bus.subscribe(subjects.sessionEvents(tenantId, sessionId), (data) =>
-        this.hear(data, (json) => this.onEvent(json)),
+        withSyncSpan('deliver', { [ATTRIBUTE.conversation]: sessionId }, () =>
+          this.hear(data, (json) => this.onEvent(json)),
+        ),
       ),
       bus.subscribe(subjects.sessionDeltas(tenantId, sessionId), (data) =>
         this.hear(data, (json) => this.onDelta(json)),
