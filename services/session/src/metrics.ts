@@ -2,16 +2,52 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 
 const FAST_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
 
+const WAIT_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
+
 /** What session measures of itself. */
 export class SessionMetrics {
   readonly commitDuration: Histogram;
+  readonly commitConflicts: Counter;
+  readonly commitUnknownOutcomes: Counter;
+  readonly fencedCommands: Counter;
+  readonly effectsLag: Gauge;
+  readonly dispatchWait: Histogram<'pool'>;
+  readonly takeoverDuration: Histogram;
   readonly janitorRepairs: Counter;
   readonly takeovers: Counter<'cause'>;
   readonly runnerSlots: Gauge<'pool' | 'state'>;
   readonly runsEnded: Counter<'done_reason'>;
 
-  constructor(registry: Registry) {
+  constructor(private readonly registry: Registry) {
     const registers = [registry];
+    const counter = (name: string, help: string) => new Counter({ name, help, registers });
+    this.commitConflicts = counter('margay_commit_conflicts_total', 'Inserts whose number another commit had taken');
+    this.commitUnknownOutcomes = counter(
+      'margay_commit_unknown_outcomes_total',
+      'Inserts of which the store did not say whether they are stored',
+    );
+    this.fencedCommands = counter(
+      'margay_fenced_commands_total',
+      'Commands refused because their run has moved on to another owner',
+    );
+    this.effectsLag = new Gauge({
+      name: 'margay_effects_lag_seconds',
+      help: 'How long the oldest effect found by this replica as janitor has been due',
+      registers,
+    });
+    this.dispatchWait = new Histogram({
+      name: 'margay_dispatch_wait_seconds',
+      help: 'From being queued to being given to a runner',
+      labelNames: ['pool'],
+      buckets: WAIT_SECONDS,
+      registers,
+    });
+    this.takeoverDuration = new Histogram({
+      name: 'margay_takeover_duration_seconds',
+      help: 'From the first sign that a runner is gone to the next owner of its run',
+      buckets: WAIT_SECONDS,
+      registers,
+    });
     this.commitDuration = new Histogram({
       name: 'margay_commit_duration_seconds',
       help: 'Time of one insert into the session log',
@@ -40,6 +76,31 @@ export class SessionMetrics {
       help: 'Runs that this replica wrote the end of',
       labelNames: ['done_reason'],
       registers,
+    });
+  }
+  /** Runs of a pool, counted when somebody asks; absent while they can't be counted. */
+  showDemand(pool: string, count: () => Promise<{ queued: number; running: number }>): void {
+    let counting: ReturnType<typeof count> | undefined;
+    // Both gauges are asked at once.
+    const counted = () => (counting ??= count().finally(() => (counting = undefined)));
+    this.demandGauge(pool, 'queued', async () => (await counted()).queued);
+    this.demandGauge(pool, 'demand', async () => {
+      const { queued, running } = await counted();
+      return queued + running;
+    });
+  }
+
+  private demandGauge(pool: string, what: 'queued' | 'demand', measure: () => Promise<number>): void {
+    const gauge: Gauge<'pool'> = new Gauge({
+      name: `margay_dispatch_${what}_runs`,
+      help: `Runs of the pool that wait for a runner${what === 'demand' ? ' or have one' : ''}`,
+      labelNames: ['pool'],
+      registers: [this.registry],
+      collect: () =>
+        measure().then(
+          (runs) => gauge.set({ pool }, runs),
+          () => gauge.reset(),
+        ),
     });
   }
 }

@@ -84,12 +84,20 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
 
-    const log = new SessionLog(store, blobs, { commitSeconds: (seconds) => metrics.commitDuration.observe(seconds) });
+    const log = new SessionLog(store, blobs, {
+      inserted: (seconds) => metrics.commitDuration.observe(seconds),
+      conflicted: () => metrics.commitConflicts.inc(),
+      unknownOutcome: () => metrics.commitUnknownOutcomes.inc(),
+      fenced: () => metrics.fencedCommands.inc(),
+    });
     const projects = new ProjectsService(config);
     const models = new ModelsService(config, logger);
     const grants = new RunGrants(keys, projects);
     const effects = new EffectsService({ store, sessions: sessionRows, runs: runRows, executor, logger });
-    const janitor = new Janitor(store, effects, leases, logger, (count) => metrics.janitorRepairs.inc(count));
+    const janitor = new Janitor(store, effects, leases, logger, {
+      repaired: (count) => metrics.janitorRepairs.inc(count),
+      lagged: (seconds) => metrics.effectsLag.set(seconds),
+    });
     const watch = new RunnerWatch({
       log,
       runs: runRows,
@@ -100,7 +108,19 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       onTakeover: (cause) => metrics.takeovers.inc({ cause }),
     });
     const dispatcher = new Dispatcher(
-      { log, runs: runRows, grants, bus, logger, giveBack: (row) => watch.takeOver(row, 'drain') },
+      {
+        log,
+        runs: runRows,
+        grants,
+        bus,
+        logger,
+        giveBack: (row) => watch.takeOver(row, 'drain'),
+        onAssigned: (row, queuedMs) => {
+          const lostMs = watch.takenOverSince(row._id);
+          if (lostMs !== undefined) metrics.takeoverDuration.observe((performance.now() - lostMs) / 1_000);
+          else if (queuedMs !== undefined) metrics.dispatchWait.observe({ pool: row.pool }, queuedMs / 1_000);
+        },
+      },
       [config.MARGAY_POOL],
     );
     const journals = new JournalRegistry(store, logger);
@@ -163,6 +183,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         return { body: { pool, queued, running, demand: queued + running } };
       }),
     ];
+    metrics.showDemand(config.MARGAY_POOL, () => runs.demand(config.MARGAY_POOL));
     const gauge = setInterval(() => {
       const { free, held } = dispatcher.slots(config.MARGAY_POOL);
       metrics.runnerSlots.set({ pool: config.MARGAY_POOL, state: 'free' }, free);

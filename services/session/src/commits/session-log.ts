@@ -1,4 +1,5 @@
 import { errorOf, type MargayError } from '@margay/errors';
+import { ATTRIBUTE, isTraced, markFailed, withSpan } from '@margay/platform';
 import {
   CommitLoop,
   readTip,
@@ -34,6 +35,18 @@ const CODE_BY_REASON: Record<RejectReason, ErrorCode> = {
 /** How long a command may wait in its session's queue before anything of it is sent. */
 const QUEUE_TIMEOUT_MS = 10_000;
 
+/** Told of what happens to commits, for metrics. */
+export interface CommitObserver {
+  /** One insert was answered. */
+  inserted(seconds: number): void;
+  /** Somebody else took the number. */
+  conflicted(): void;
+  /** The store did not say what became of an insert. */
+  unknownOutcome(): void;
+  /** A command of an owner whose run has moved on. */
+  fenced(): void;
+}
+
 /** The session logs of this replica: one commit loop, and listeners to what it stores. */
 export class SessionLog {
   private readonly loop: CommitLoop;
@@ -42,10 +55,10 @@ export class SessionLog {
   constructor(
     readonly store: MongoCommitStore,
     readonly blobs: BlobStore,
-    observe: { commitSeconds: (seconds: number) => void },
+    private readonly observer: CommitObserver,
   ) {
     this.loop = new CommitLoop({
-      store: timed(store, observe.commitSeconds),
+      store: observed(store, observer),
       clock: new SystemClock(),
       onCommitted: (document) => this.announce(document),
     });
@@ -57,8 +70,10 @@ export class SessionLog {
     return () => this.listeners.delete(listener);
   }
 
-  submit(sessionId: string, command: Command): Promise<CommitOutcome> {
-    return this.loop.submit(sessionId, command, { timeoutMs: QUEUE_TIMEOUT_MS });
+  async submit(sessionId: string, command: Command): Promise<CommitOutcome> {
+    const outcome = await this.traced(sessionId, command);
+    if (!outcome.ok && outcome.rejection.reason === 'fenced') this.observer.fenced();
+    return outcome;
   }
 
   /** Like `submit`, for commands whose refusal is an error of the caller. */
@@ -91,6 +106,20 @@ export class SessionLog {
     this.loop.close();
   }
 
+  /** Commits that belong to no request and no run make no trace of their own. */
+  private traced(sessionId: string, command: Command): Promise<CommitOutcome> {
+    const submit = () => this.loop.submit(sessionId, command, { timeoutMs: QUEUE_TIMEOUT_MS });
+    if (!isTraced()) return submit();
+    const attributes = { [ATTRIBUTE.conversation]: sessionId, [ATTRIBUTE.commitKind]: command.kind };
+    return withSpan('commit', attributes, async (span) => {
+      const outcome = await submit();
+      span?.setAttribute(ATTRIBUTE.tenant, outcome.head.tenantId);
+      if (outcome.ok) span?.setAttribute(ATTRIBUTE.commitNumber, outcome.c);
+      else markFailed(span, outcome.rejection.reason);
+      return outcome;
+    });
+  }
+
   private announce(document: CommitDocument): void {
     for (const listener of this.listeners) listener(document);
   }
@@ -100,15 +129,20 @@ export function rejectionError({ reason, message }: Rejection): MargayError {
   return errorOf(CODE_BY_REASON[reason], reason, message);
 }
 
-/** The same store, its inserts measured. */
-function timed(store: MongoCommitStore, observeSeconds: (seconds: number) => void): MongoCommitStore {
+/** The same store, its inserts observed. */
+function observed(store: MongoCommitStore, observer: CommitObserver): MongoCommitStore {
   const measured = Object.create(store) as MongoCommitStore;
   measured.insert = async (document) => {
     const startedMs = performance.now();
     try {
-      return await store.insert(document);
+      const outcome = await store.insert(document);
+      if (outcome === 'exists') observer.conflicted();
+      return outcome;
+    } catch (error) {
+      observer.unknownOutcome();
+      throw error;
     } finally {
-      observeSeconds((performance.now() - startedMs) / 1_000);
+      observer.inserted((performance.now() - startedMs) / 1_000);
     }
   };
   return measured;

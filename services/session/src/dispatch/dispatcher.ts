@@ -20,6 +20,8 @@ export interface DispatcherPorts {
   logger: Logger;
   /** Takes back a run that was claimed for a runner which is gone. */
   giveBack: (row: RunRow) => Promise<void>;
+  /** @param queuedMs how long it was queued, as far as this replica knows */
+  onAssigned: (row: RunRow, queuedMs: number | undefined) => void;
 }
 
 /**
@@ -34,6 +36,8 @@ export class Dispatcher {
   private readonly backlogged = new Set<string>();
   /** (run, epoch) pairs claimed here: their queue rows may say `queued` for a moment longer. */
   private readonly claimed = new LRUCache<string, true>({ max: CLAIMED_MAX });
+  /** When runs were seen to be queued, on the monotonic clock. */
+  private readonly queuedAtMs = new LRUCache<string, number>({ max: CLAIMED_MAX });
   private timer?: NodeJS.Timeout;
   private readonly stops: (() => void)[] = [];
 
@@ -99,6 +103,7 @@ export class Dispatcher {
   private onCommitted({ head, effects }: CommitDocument): void {
     for (const effect of effects) {
       if (effect.kind !== 'run') continue;
+      if (effect.state === 'queued') this.queuedAtMs.set(effect.runId, performance.now());
       if (effect.state !== 'queued') this.onRunLeft(effect.runId, effect.owner);
       else if (head.run) this.offer(head, head.run.pool);
     }
@@ -123,6 +128,7 @@ export class Dispatcher {
   private async drainQueue(pool: string): Promise<void> {
     if (!this.freest(pool)) return;
     let queued = await this.ports.runs.queued(pool, CANDIDATES);
+    for (const { _id } of queued) if (!this.queuedAtMs.has(_id)) this.queuedAtMs.set(_id, performance.now());
     this.backlogged.delete(pool);
     if (queued.length === 0) return;
     const running = await this.ports.runs.runningByTenant(pool);
@@ -183,6 +189,9 @@ export class Dispatcher {
     const { sessionId } = head;
     this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
     runner.assign({ sessionId, runId: run.id, epoch, claimC, grant, traceparent: run.traceparent ?? '' });
+    const queuedAtMs = this.queuedAtMs.get(row._id);
+    this.queuedAtMs.delete(row._id);
+    this.ports.onAssigned(row, queuedAtMs === undefined ? undefined : performance.now() - queuedAtMs);
   }
 
   /** A refused claim shows that the row is stale: it is written again from the head on which the claim was refused. */

@@ -1,4 +1,5 @@
 import type { Logger } from '@margay/platform';
+import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { HeldRun } from './attached-runner';
 import { runRowOf, type RunRepository, type RunRow } from './run.repository';
@@ -7,6 +8,9 @@ import type { RunnerRepository } from './runner.repository';
 const POLL_MS = 5_000;
 /** A row older than this that its runner does not list in two successive beats is taken over. */
 const UNLISTED_AFTER_MS = 5_000;
+
+/** Runs taken over of which it is remembered since when their owner was missed. */
+const TAKEN_OVER_MAX = 10_000;
 
 interface Observed {
   beat: number;
@@ -29,6 +33,7 @@ export interface RunnerWatchOptions {
  */
 export class RunnerWatch {
   private readonly observed = new Map<string, Observed>();
+  private readonly takenOver = new LRUCache<string, number>({ max: TAKEN_OVER_MAX });
   private timer?: NodeJS.Timeout;
   private isRunning = false;
   private lastPollMs = 0;
@@ -47,14 +52,20 @@ export class RunnerWatch {
   /**
    * All running runs of a runner that is gone for good go back to the queue.
    * @param held runs known to be there whose rows may not be written yet
+   * @param sinceMs monotonic time of the first sign that it is gone
    */
-  async takeOverAll(instance: string, cause: string, held: readonly HeldRun[] = []): Promise<void> {
+  async takeOverAll(
+    instance: string,
+    cause: string,
+    held: readonly HeldRun[] = [],
+    sinceMs = performance.now(),
+  ): Promise<void> {
     this.observed.delete(instance);
     const rows = await this.options.runs.runningOf(instance);
     const known = new Set(rows.map(({ _id }) => _id));
     const unwritten = held.filter(({ runId }) => !known.has(runId)).map((run) => this.rowOf(run, instance));
     const all = [...rows, ...(await Promise.all(unwritten)).filter((row) => row !== undefined)];
-    await Promise.all(all.map((row) => this.takeOver(row, cause)));
+    await Promise.all(all.map((row) => this.takeOver(row, cause, sinceMs)));
     await this.options.runners.remove(instance);
   }
 
@@ -64,9 +75,18 @@ export class RunnerWatch {
     return row?._id === runId && row.owner === instance && row.state === 'running' ? row : undefined;
   }
 
-  async takeOver(row: RunRow, cause: string): Promise<void> {
+  /** When the owner was missed from which this run was taken over, if it was and has not been asked for since. */
+  takenOverSince(runId: string): number | undefined {
+    const sinceMs = this.takenOver.get(runId);
+    this.takenOver.delete(runId);
+    return sinceMs;
+  }
+
+  async takeOver(row: RunRow, cause: string, sinceMs = performance.now()): Promise<void> {
     const { log, runs, logger, onTakeover } = this.options;
     const commitId = `takeover.${row._id}.${row.epoch}`;
+    // Before it is stored: the next owner may be found at once.
+    this.takenOver.set(row._id, sinceMs);
     const outcome = await log.submit(row.sessionId, {
       kind: 'takeover',
       commitId,
@@ -79,6 +99,7 @@ export class RunnerWatch {
       logger.info({ sessionId: row.sessionId, runId: row._id, cause }, 'the run was taken back from its runner');
       return;
     }
+    this.takenOver.delete(row._id);
     const present = runRowOf(outcome.head);
     if (present?._id === row._id) await runs.project(present);
     else await runs.project({ ...row, c: outcome.head.c, state: 'done', owner: null });
@@ -122,7 +143,7 @@ export class RunnerWatch {
       const before = this.observed.get(row._id);
       if (before?.beat !== row.beat) this.observed.set(row._id, { beat: row.beat, changedAtMs: nowMs });
       else if (row.isLost || nowMs - before.changedAtMs > this.options.lostAfterMs)
-        await this.takeOverAll(row._id, 'lease');
+        await this.takeOverAll(row._id, 'lease', [], before.changedAtMs);
     }
     await this.takeOverOrphans(known, nowMs);
   }
@@ -133,7 +154,8 @@ export class RunnerWatch {
       if (known.has(owner)) continue;
       const before = this.observed.get(owner);
       if (!before) this.observed.set(owner, { beat: -1, changedAtMs: nowMs });
-      else if (nowMs - before.changedAtMs > this.options.lostAfterMs) await this.takeOverAll(owner, 'lease');
+      else if (nowMs - before.changedAtMs > this.options.lostAfterMs)
+        await this.takeOverAll(owner, 'lease', [], before.changedAtMs);
     }
   }
 }

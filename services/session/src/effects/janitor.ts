@@ -9,6 +9,12 @@ const LEASE_MS = 10_000;
 const SLACK_MS = 500;
 const BATCH = 100;
 
+export interface JanitorObserver {
+  repaired(count: number): void;
+  /** How long the oldest effect that was found has been due; 0 if none is overdue. */
+  lagged(seconds: number): void;
+}
+
 /** Redoes effects that their writer did not finish. */
 export class Janitor {
   private timer?: NodeJS.Timeout;
@@ -19,7 +25,7 @@ export class Janitor {
     private readonly effects: EffectsService,
     private readonly leases: LeaseRepository,
     private readonly logger: Logger,
-    private readonly onRepaired: (count: number) => void,
+    private readonly observer: JanitorObserver,
   ) {}
 
   start(): void {
@@ -44,8 +50,10 @@ export class Janitor {
   }
 
   private async sweep(): Promise<void> {
-    const overdue = await this.store.overdue(Date.now() - SLACK_MS, BATCH);
+    const nowMs = Date.now();
+    const overdue = await this.store.overdue(nowMs - SLACK_MS, BATCH);
+    this.observer.lagged((nowMs - (overdue[0]?.effectsDueAt ?? nowMs)) / 1_000);
     for (const document of overdue) await this.effects.apply(document);
-    if (overdue.length > 0) this.onRepaired(overdue.length);
+    if (overdue.length > 0) this.observer.repaired(overdue.length);
   }
 }

@@ -10,7 +10,7 @@ import {
   type Head,
   type RunnerCommand,
 } from '@margay/log';
-import type { NatsBus } from '@margay/platform';
+import type { Logger, NatsBus } from '@margay/platform';
 import { z } from 'zod';
 import type { SessionLog } from '../commits/session-log';
 import type { HeldRun } from '../dispatch/attached-runner';
@@ -32,6 +32,10 @@ export class RunJournal {
   private tenantId = '';
   private isOpen = false;
   private isOver = false;
+  /** A command could not be prepared: none behind it is taken. */
+  private isBroken = false;
+  /** Why a command was refused as faulty: no step behind it is taken, only the end of the run. */
+  private refusal: unknown;
   /** Commits that arrived while the log was being read or another one was being handled. */
   private followed: Promise<void> = Promise.resolve();
   private prepared: Promise<void> = Promise.resolve();
@@ -39,22 +43,23 @@ export class RunJournal {
   private readonly stops: (() => void)[] = [];
 
   constructor(
-    private readonly log: SessionLog,
-    private readonly bus: NatsBus,
+    private readonly ports: { log: SessionLog; bus: NatsBus; logger: Logger },
     readonly run: HeldRun,
     private readonly respond: Respond,
+    /** Ends the stream: the runner opens another one and sends again what has no answer. */
+    private readonly breakOff: (error: unknown) => void,
   ) {}
 
   /** Subscribes, reads the log, and answers `opened` or `fenced`. */
   async open(haveC: number, tenantId: string): Promise<void> {
     this.tenantId = tenantId;
     this.stops.push(
-      this.log.onCommitted((document) => {
+      this.ports.log.onCommitted((document) => {
         if (document.sessionId === this.run.sessionId) this.follow(document.c, document);
       }),
     );
     const subject = subjects.sessionEvents(tenantId, this.run.sessionId);
-    this.stops.push(this.bus.subscribe(subject, (data) => this.follow(commitNumberOf(data))));
+    this.stops.push(this.ports.bus.subscribe(subject, (data) => this.follow(commitNumberOf(data))));
     await this.readLog(haveC);
   }
 
@@ -71,35 +76,59 @@ export class RunJournal {
   /** Somebody knows that the log has reached this commit. */
   follow(c: number, document?: CommitDocument): void {
     if (this.isOver) return;
-    this.followed = this.followed.then(async () => {
-      if (this.isOver || !this.isOpen || c <= this.knownC) return;
-      if (document && document.c === this.knownC + 1) this.onCommit(document);
-      else for await (const next of this.log.store.range(this.run.sessionId, this.knownC + 1)) this.onCommit(next);
-    });
-    this.followed.catch(() => undefined);
+    this.followed = this.followed
+      .then(async () => {
+        if (this.isOver || !this.isOpen || c <= this.knownC) return;
+        if (document && document.c === this.knownC + 1) this.onCommit(document);
+        else
+          for await (const next of this.ports.log.store.range(this.run.sessionId, this.knownC + 1)) this.onCommit(next);
+      })
+      // The next probe finds what was missed.
+      .catch((error: unknown) => this.ports.logger.warn({ err: error, ...this.run }, 'a run could not be followed'));
   }
 
   /** Commands are inserted in the order in which they came; several may be under way. */
-  commit({ commitId, commandJson }: runnersPb.JournalCommit): void {
+  commit(command: runnersPb.JournalCommit): void {
     if (this.isOver) return;
-    const command = parse(commandJson, commitId, this.run);
-    this.sentIds.add(commitId);
-    this.prepared = this.prepared.then(async () => {
-      const fitted = command.kind === 'release' ? command : await offload(this.tenantId, command, this.log.blobs);
-      void this.submit(fitted);
-    });
-    this.prepared.catch((error: unknown) => this.rejected(commitId, error));
+    this.sentIds.add(command.commitId);
+    this.prepared = this.prepared
+      .then(() => this.prepare(command))
+      .catch((error: unknown) => {
+        // What comes behind must not be stored without it: all of it is sent again over another stream.
+        this.isBroken = true;
+        this.breakOff(error);
+      });
   }
 
   delta(delta: runnersPb.JournalDelta): void {
     if (this.isOver || !this.isOpen) return;
-    publishDelta(this.bus, this.tenantId, this.run, delta);
+    publishDelta(this.ports.bus, this.tenantId, this.run, delta);
+  }
+
+  private async prepare({ commitId, commandJson }: runnersPb.JournalCommit): Promise<void> {
+    if (this.isBroken) return;
+    const command = this.parsed(commandJson, commitId);
+    if (!command) return;
+    if (command.kind === 'step' && this.refusal !== undefined) return this.rejected(commitId, this.refusal);
+    const fitted = command.kind === 'release' ? command : await offload(this.tenantId, command, this.ports.log.blobs);
+    void this.submit(fitted);
+  }
+
+  /** A faulty command is answered; sent again it would be as faulty. */
+  private parsed(commandJson: string, commitId: string): RunnerCommand | undefined {
+    try {
+      return parse(commandJson, commitId, this.run);
+    } catch (error) {
+      this.refusal = error;
+      this.rejected(commitId, error);
+      return undefined;
+    }
   }
 
   private async submit(command: RunnerCommand): Promise<void> {
     const { commitId } = command;
     try {
-      const outcome = await this.log.submit(this.run.sessionId, command);
+      const outcome = await this.ports.log.submit(this.run.sessionId, command);
       if (outcome.ok) {
         this.respond({ $case: 'committed', value: { commitId, c: outcome.c, seq: outcome.head.seq } });
         return;
@@ -131,7 +160,7 @@ export class RunJournal {
     this.knownC = haveC;
     for (;;) {
       let lastDocument: CommitDocument | undefined;
-      for await (const document of this.log.store.range(sessionId, this.knownC + 1)) {
+      for await (const document of this.ports.log.store.range(sessionId, this.knownC + 1)) {
         for (const json of await this.recordsOf(document)) {
           page.push({ c: document.c, json });
           pageBytes += json.length;
@@ -140,9 +169,9 @@ export class RunJournal {
         this.knownC = document.c;
         lastDocument = document;
       }
-      const head = lastDocument?.head ?? (await this.log.store.readNumber(sessionId, this.knownC))?.head;
+      const head = lastDocument?.head ?? (await this.ports.log.store.readNumber(sessionId, this.knownC))?.head;
       if (head && this.isMine(head)) {
-        if (lastDocument) this.log.observe(sessionId, tipOf(lastDocument));
+        if (lastDocument) this.ports.log.observe(sessionId, tipOf(lastDocument));
         this.isOpen = true;
         flush(true, JSON.stringify(head));
         // What was committed while the log was being read.
@@ -151,6 +180,7 @@ export class RunJournal {
       }
       if (head && (head.epoch > this.run.epoch || head.run?.id !== this.run.runId))
         return this.stop(head, 'the run has moved on');
+      if (this.isOver) return;
       // The store has not shown the claim yet.
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
@@ -161,7 +191,7 @@ export class RunJournal {
     return Promise.all(
       document.records.map(async (text) => {
         if (!text.includes('$event"') && !text.includes('$blob"')) return text;
-        return JSON.stringify(await inlineBlobs(this.tenantId, unpackRecord(text, frames), this.log.blobs));
+        return JSON.stringify(await inlineBlobs(this.tenantId, unpackRecord(text, frames), this.ports.log.blobs));
       }),
     );
   }
@@ -194,13 +224,21 @@ export class RunJournal {
 }
 
 function parse(json: string, commitId: string, { runId, epoch }: HeldRun): RunnerCommand {
-  const parsed = RunnerMessage.safeParse(JSON.parse(json) as unknown);
+  const parsed = RunnerMessage.safeParse(jsonOf(json));
   if (!parsed.success)
     throw new InvalidArgumentError(
       'invalid_command',
       `the command of ${commitId} is wrong: ${z.prettifyError(parsed.error)}`,
     );
   return { ...parsed.data, commitId, runId, epoch } as RunnerCommand;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // no command of any kind
+  }
 }
 
 function inboxItems(document: CommitDocument): runnersPb.InboxItem[] {

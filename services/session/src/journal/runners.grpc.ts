@@ -1,6 +1,13 @@
 import type { runnersPb } from '@margay/contracts';
 import { FailedPreconditionError, InvalidArgumentError, PermissionDeniedError } from '@margay/errors';
-import type { CallContext, GrpcHandlers, Logger, NatsBus } from '@margay/platform';
+import {
+  runWithTraceparent,
+  traceparentOf,
+  type CallContext,
+  type GrpcHandlers,
+  type Logger,
+  type NatsBus,
+} from '@margay/platform';
 import type { SessionLog } from '../commits/session-log';
 import { AttachedRunner } from '../dispatch/attached-runner';
 import type { Dispatcher } from '../dispatch/dispatcher';
@@ -117,14 +124,21 @@ async function onDrained(ports: RunnersPorts, runner: AttachedRunner): Promise<v
 
 async function onDetached(ports: RunnersPorts, runner: AttachedRunner): Promise<void> {
   if (runner.isDrained || !ports.dispatcher.detach(runner)) return;
+  const closedMs = performance.now();
   await new Promise((resolve) => setTimeout(resolve, REATTACH_MS).unref());
   if (!(await ports.runners.markLost(runner.instance, runner.generation))) return;
   ports.logger.warn({ runner: runner.instance }, 'a runner is lost');
-  await ports.watch.takeOverAll(runner.instance, 'crash', runner.held);
+  await ports.watch.takeOverAll(runner.instance, 'crash', runner.held, closedMs);
+}
+
+/** Each commit belongs to the trace of its run, whatever the stream's listeners run in. */
+function commit(opened: RunJournal, value: runnersPb.JournalCommit, traceparent: string | undefined): void {
+  runWithTraceparent(traceparent, () => opened.commit(value));
 }
 
 function journal(ports: RunnersPorts, stream: JournalStream, context: CallContext): void {
   const grant = context.grant();
+  const traceparent = traceparentOf(context);
   let opened: RunJournal | undefined;
   const respond = (message: NonNullable<runnersPb.JournalResponse['message']>): void => {
     if (!stream.destroyed) stream.write({ message });
@@ -135,13 +149,13 @@ function journal(ports: RunnersPorts, stream: JournalStream, context: CallContex
         const { sessionId, runId, epoch, haveC } = message.value;
         if (grant.sessionId !== sessionId || grant.runId !== runId || grant.epoch !== epoch)
           throw new PermissionDeniedError('grant_mismatch', `the grant is not for run ${runId} at epoch ${epoch}`);
-        opened = new RunJournal(ports.log, ports.bus, { sessionId, runId, epoch }, respond);
+        opened = new RunJournal(ports, { sessionId, runId, epoch }, respond, (error) => context.fail(error));
         ports.journals.add(opened);
         opened.open(haveC, grant.tenantId).catch((error: unknown) => context.fail(error));
         return;
       }
       if (!opened) throw new FailedPreconditionError('open_missing', 'the first message must be open');
-      if (message?.$case === 'commit') opened.commit(message.value);
+      if (message?.$case === 'commit') commit(opened, message.value, traceparent);
       if (message?.$case === 'delta') opened.delta(message.value);
     } catch (error) {
       context.fail(error);
