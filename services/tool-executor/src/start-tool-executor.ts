@@ -15,6 +15,7 @@ import {
 import { appModuleOf } from './app.module';
 import { ToolExecutorConfig } from './config';
 import { ExecutorGrpc } from './executor/executor.grpc';
+import { SandboxMetrics } from './metrics';
 import { ProcessDriver } from './process-driver/process-driver';
 import type { Isolation } from './sandbox/sandbox-driver';
 import { SandboxGrants } from './sandbox/sandbox-grants';
@@ -39,12 +40,15 @@ export async function startToolExecutor(
   const logger = shared.logger.child({ service: SERVICE });
   const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, SERVICE);
   const driver = await openDriver(config, logger);
+  const metrics = new SandboxMetrics(shared.management.registry);
   const registry = new SandboxRegistry({
     driver,
     grants: new SandboxGrants(keys),
     idleStopMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000,
     logger,
+    observer: metrics,
   });
+  metrics.show(registry);
   await registry.adopt();
   const application = await startGrpcApplication({
     service: SERVICE,

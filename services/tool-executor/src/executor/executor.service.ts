@@ -2,7 +2,9 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/contracts';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
+import { ATTRIBUTE, iterateInSpan } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
+import { SANDBOX_CLASS } from '../metrics';
 import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
 
 /** A sandbox may be lost and replaced this often within one call. */
@@ -43,7 +45,7 @@ export class ExecutorService {
     for (let left = ATTEMPTS; ; left -= 1) {
       const sandbox = yield* this.obtain(grant);
       try {
-        yield* this.through(sandbox, attempt);
+        yield* iterateInSpan('sandbox.execute', attributesOf(attempt), () => this.through(sandbox, attempt));
         return;
       } catch (error) {
         if (signal.aborted || !isMargayError(error) || error.code !== 'UNAVAILABLE') throw error;
@@ -87,6 +89,17 @@ export class ExecutorService {
       end();
     }
   }
+}
+
+function attributesOf({ request, tool, grant }: Attempt) {
+  return {
+    [ATTRIBUTE.conversation]: grant.sessionId,
+    [ATTRIBUTE.tenant]: grant.tenantId,
+    [ATTRIBUTE.toolName]: tool.tool_id,
+    [ATTRIBUTE.toolCallId]: request.callId,
+    [ATTRIBUTE.toolEffect]: tool.effect,
+    [ATTRIBUTE.sandboxClass]: SANDBOX_CLASS,
+  };
 }
 
 function sandboxRequest({ request, tool, offset }: Attempt): sandboxdPb.ExecuteRequest {

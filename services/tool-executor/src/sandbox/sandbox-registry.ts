@@ -1,6 +1,6 @@
 import { sandboxdPb, type RunGrant } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
-import { grpcClient, type GrpcClient, type Logger } from '@margay/platform';
+import { ATTRIBUTE, grpcClient, withSpan, type GrpcClient, type Logger } from '@margay/platform';
 import {
   isLowerEpoch,
   type ClaimRequest,
@@ -23,11 +23,19 @@ export interface LiveSandbox {
   lastUsedAt: number;
 }
 
+/** Told of what happens to sandboxes, for metrics. */
+export interface SandboxObserver {
+  claimed(seconds: number): void;
+  claimFailed(error: unknown): void;
+  lost(): void;
+}
+
 export interface SandboxRegistryOptions {
   driver: SandboxDriver;
   grants: SandboxGrants;
   idleStopMs: number;
   logger: Logger;
+  observer?: SandboxObserver;
   /** Milliseconds of a clock that never jumps. */
   now?: () => number;
 }
@@ -45,7 +53,14 @@ export class SandboxRegistry {
 
   constructor(private readonly options: SandboxRegistryOptions) {
     this.now = options.now ?? (() => performance.now());
-    options.driver.onLost((ref) => this.drop(ref.sessionId));
+    options.driver.onLost((ref) => {
+      options.observer?.lost();
+      this.drop(ref.sessionId);
+    });
+  }
+
+  get counts(): Record<'ready' | 'claiming' | 'ending', number> {
+    return { ready: this.live.size, claiming: this.claiming.size, ending: this.ending.size };
   }
 
   get isolation(): Isolation {
@@ -62,7 +77,7 @@ export class SandboxRegistry {
     }
     const running = this.claiming.get(sessionId);
     if (running) return running;
-    const claim = this.claim(grant, known).finally(() => this.claiming.delete(sessionId));
+    const claim = this.observedClaim(grant, known).finally(() => this.claiming.delete(sessionId));
     this.claiming.set(sessionId, claim);
     return claim;
   }
@@ -145,6 +160,19 @@ export class SandboxRegistry {
     await Promise.all(
       [...this.live.values()].map((sandbox) => this.end(sandbox, { reason: 'shutdown', forget: false })),
     );
+  }
+
+  private async observedClaim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
+    const startedAt = performance.now();
+    const attributes = { [ATTRIBUTE.conversation]: grant.sessionId, [ATTRIBUTE.tenant]: grant.tenantId };
+    try {
+      const sandbox = await withSpan('sandbox.claim', attributes, () => this.claim(grant, previous));
+      this.options.observer?.claimed((performance.now() - startedAt) / 1_000);
+      return sandbox;
+    } catch (error) {
+      this.options.observer?.claimFailed(error);
+      throw error;
+    }
   }
 
   private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
