@@ -1,5 +1,6 @@
 // Where the time between two model calls goes, from the times of the model's requests and of the stored commits.
 import { percentiles } from '../shared/report.mjs';
+import { readCommits } from './store-commits.mjs';
 
 /**
  * Median milliseconds of each part of a step's gap. The clocks are those of one machine, but each process has set its
@@ -8,8 +9,7 @@ import { percentiles } from '../shared/report.mjs';
 export async function phasesOf(connection, sessionId, afterC, timesUs) {
   const answers = [];
   const results = [];
-  const range = { $gt: `${sessionId}.${String(afterC).padStart(10, '0')}`, $lt: `${sessionId}.:` };
-  for await (const { events, ts0 } of connection.collection('commits').find({ _id: range }).sort({ _id: 1 })) {
+  for (const { events, ts0 } of await readCommits(connection, sessionId, afterC)) {
     const types = events.map(({ frame }) => JSON.parse(frame).type);
     if (types.includes('tool_call')) answers.push(ts0);
     // Results may come in several groups: the commit that starts the next call has the last of them.

@@ -2,6 +2,7 @@
 // and its indexes, and nothing around them.
 import { performance } from 'node:perf_hooks';
 import mongoose from 'mongoose';
+import { commitKey } from '../../../libs/log/dist/index.js';
 import { MongoCommitStore } from '../../../services/session/dist/index.js';
 
 const { calculateObjectSize } = mongoose.mongo.BSON;
@@ -14,7 +15,7 @@ export function commitStoreOn(connection) {
 function renamed(documents, name) {
   return documents.map((document, index) => ({
     ...document,
-    _id: `${name}.${String(document.c).padStart(10, '0')}`,
+    _id: commitKey(name, document.c),
     sessionId: name,
     commitIds: [`${name}.${index}`],
     effectsDueAt: null,
@@ -41,24 +42,29 @@ export async function measureInserts(connection, documents, { writers = 1 } = {}
   return { insertsMs, perSecond: (insertsMs.length / (performance.now() - startMs)) * 1000 };
 }
 
-/** `{ commits, bytes, contentBytes, parts }` of the stored commits behind number `afterC`. */
+/** The commits of a session behind number `afterC`, as the session service reads them. */
+export async function readCommits(connection, sessionId, afterC) {
+  const documents = [];
+  for await (const document of commitStoreOn(connection).range(sessionId, afterC + 1)) documents.push(document);
+  return documents;
+}
+
+/** `{ commits, bytes, contentBytes, growth, parts }` of the commits behind number `afterC`, as they are stored. */
 export async function storedSize(connection, sessionId, afterC) {
-  const documents = await connection
-    .collection('commits')
-    .find({ _id: { $gt: `${sessionId}.${String(afterC).padStart(10, '0')}`, $lt: `${sessionId}.:` } })
-    .sort({ _id: 1 })
-    .toArray();
-  const sizes = documents.map((document) => calculateObjectSize(document));
+  const range = { $gt: commitKey(sessionId, afterC), $lt: `${sessionId}.:` };
+  const stored = await connection.collection('commits').find({ _id: range }).sort({ _id: 1 }).toArray();
+  const sizes = stored.map((document) => calculateObjectSize(document));
   const total = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
-  const partOf = (name) => total(documents.map((document) => calculateObjectSize({ [name]: document[name] })));
-  const parts = Object.fromEntries(Object.keys(documents[0] ?? {}).map((name) => [name, partOf(name)]));
-  const half = Math.floor(documents.length / 2);
+  const partOf = (name) => total(stored.map((document) => calculateObjectSize({ [name]: document[name] })));
+  const names = new Set(stored.flatMap((document) => Object.keys(document)));
+  const half = Math.floor(stored.length / 2);
+  const frames = (await readCommits(connection, sessionId, afterC)).flatMap(({ events }) => events);
   return {
-    commits: documents.length,
+    commits: stored.length,
     bytes: total(sizes),
-    contentBytes: total(documents.flatMap(({ events }) => events.map(({ frame }) => contentOf(JSON.parse(frame))))),
-    growth: total(sizes.slice(half)) / (documents.length - half) / (total(sizes.slice(0, half)) / half),
-    parts,
+    contentBytes: total(frames.map(({ frame }) => contentOf(JSON.parse(frame)))),
+    growth: total(sizes.slice(half)) / (stored.length - half) / (total(sizes.slice(0, half)) / half),
+    parts: Object.fromEntries([...names].map((name) => [name, partOf(name)])),
   };
 }
 
