@@ -5,6 +5,7 @@ import { openAiModel } from '@margay/providers';
 import type { BeforeApplicationShutdown, OnApplicationBootstrap } from '@nestjs/common';
 import { AttachClient } from './attach/attach-client';
 import type { AgentRunnerConfig } from './config';
+import { RunnerMetrics } from './observe/runner-metrics';
 import { RunHost } from './runs/run-host';
 import { ToolCatalogue } from './tools/tool-catalogue';
 
@@ -16,6 +17,9 @@ export interface RunnerContext {
   instance: string;
   version: string;
 }
+
+/** The one kind of endpoint there is so far. */
+const PROVIDER = 'openai';
 
 /** The agent-runner: takes runs, drives them, hands them back. */
 export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicationShutdown {
@@ -36,7 +40,14 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
     const host = new RunHost({
       slots,
       logger,
-      ports: { runners, executor, model, descriptors: (signal) => catalogue.list(signal) },
+      ports: {
+        runners,
+        executor,
+        model,
+        provider: PROVIDER,
+        metrics: new RunnerMetrics(management.registry),
+        descriptors: (signal) => catalogue.list(signal),
+      },
       onFreed: () => attach.heartbeat(),
     });
     const attach = new AttachClient({

@@ -32,23 +32,32 @@ export interface AttachOptions {
   version: string;
   heartbeatMs: number;
   logger: Logger;
+  /** Milliseconds of a clock that never jumps. */
+  now?: () => number;
 }
 
 /** Keeps one `Attach` stream open to some session replica, for as long as the process lives. */
 export class AttachClient {
   private stream?: AttachStream;
   private beat = 0;
-  private answeredAtMs = performance.now();
+  private answeredAtMs: number;
+  /** This stream has been answered. */
+  private isAnswered = false;
   private isSilent = false;
   private isClosed = false;
   private reconnectMs = RECONNECT_FIRST_MS;
   private heartbeatTimer?: NodeJS.Timeout;
   private reconnectTimer?: NodeJS.Timeout;
 
-  constructor(private readonly options: AttachOptions) {}
+  private readonly now: () => number;
+
+  constructor(private readonly options: AttachOptions) {
+    this.now = options.now ?? (() => performance.now());
+    this.answeredAtMs = this.now();
+  }
 
   get isAttached(): boolean {
-    return this.stream !== undefined && !this.isSilent;
+    return this.isAnswered && !this.isSilent;
   }
 
   start(): void {
@@ -84,17 +93,21 @@ export class AttachClient {
     this.beat += 1;
     const value = { beat: this.beat, freeSlots: host.freeSlots(), runs: host.heldRuns() };
     this.stream?.write({ message: { $case: 'heartbeat', value } });
-    if (performance.now() - this.answeredAtMs < SELF_FENCE_MS || this.isSilent) return;
+    if (this.now() - this.answeredAtMs < SELF_FENCE_MS || this.isSilent) return;
     this.isSilent = true;
     this.options.logger.warn({ silentMs: SELF_FENCE_MS }, 'no session replica answers; all runs here are stopped');
     host.onSilence();
+    // Another replica may answer where this one does not.
+    this.stream?.cancel();
   }
 
   private connect(): void {
     const { client, instance, pool, slots, version, logger } = this.options;
     const stream = client.attach({ principal: systemPrincipal('agent-runner', PLATFORM) });
     this.stream = stream;
-    stream.on('data', ({ message }) => this.onMessage(message));
+    stream.on('data', ({ message }) => {
+      if (this.stream === stream) this.onMessage(message);
+    });
     stream.on('error', (error: Error) => {
       logger.debug({ err: error }, 'the Attach stream failed');
       this.reconnectAfter(stream);
@@ -107,6 +120,7 @@ export class AttachClient {
   private reconnectAfter(stream: AttachStream): void {
     if (this.isClosed || this.stream !== stream) return;
     delete this.stream;
+    this.isAnswered = false;
     this.reconnectTimer = setTimeout(() => this.connect(), this.reconnectMs * (0.5 + Math.random()));
     this.reconnectMs = Math.min(this.reconnectMs * 2, RECONNECT_MAX_MS);
   }
@@ -119,7 +133,8 @@ export class AttachClient {
       case 'revoke':
         return host.onRevoke(message.value);
       case 'heartbeatAck':
-        this.answeredAtMs = performance.now();
+        this.answeredAtMs = this.now();
+        this.isAnswered = true;
         this.isSilent = false;
         this.reconnectMs = RECONNECT_FIRST_MS;
         for (const grant of message.value.grants) host.onGrant(grant);

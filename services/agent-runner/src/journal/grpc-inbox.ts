@@ -26,6 +26,11 @@ export class GrpcInbox extends Inbox {
     this.items.sort((a, b) => a.n - b.n);
   }
 
+  /** Whether all items with numbers above `afterN` up to `endN` are here: numbers have no holes. */
+  holds(afterN: number, endN: number): boolean {
+    return this.items.filter(({ n }) => n > afterN && n <= endN).length === endN - afterN;
+  }
+
   stopFor(cause: StopCause): void {
     if (!this.stop.aborted) this.stopping.abort(new RunStopped(cause));
   }

@@ -1,10 +1,12 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { runnersPb } from '@margay/contracts';
-import { InternalError } from '@margay/errors';
+import { InternalError, isMargayError } from '@margay/errors';
 import { Journal, RunStopped, type InboxItem, type JournalRecord, type OpenedRun, type Progress } from '@margay/engine';
 import type { Completion, Head, LogRecord } from '@margay/log';
 import type { GrpcClient, Logger } from '@margay/platform';
 import { DeltaBuffer, type Delta } from './delta-buffer';
 import type { GrpcInbox } from './grpc-inbox';
+import { PendingCommits, RefusedCommit, type PendingCommit } from './pending-commits';
 
 type RunnersClient = GrpcClient<typeof runnersPb.RunnersDefinition>;
 type JournalStream = ReturnType<RunnersClient['journal']>;
@@ -15,25 +17,13 @@ export interface OwnedRun {
   epoch: number;
 }
 
-interface PendingCommit {
-  commitId: string;
-  commandJson: string;
-  committed: (c: number) => void;
-  refused: (error: RefusedCommit) => void;
-}
-
-/** A command that the log refused for another reason than that the run has moved on. */
-class RefusedCommit extends Error {
-  constructor(
-    readonly reason: string,
-    message: string,
-  ) {
-    super(message);
-  }
-}
-
 const RECONNECT_FIRST_MS = 20;
 const RECONNECT_MAX_MS = 1_000;
+/** After a busy or closing replica refused a command. */
+const RESEND_MS = 100;
+const RESENT_REASONS = new Set(['session_busy', 'closing', 'deadline']);
+/** What was sent would be refused by every replica. */
+const FAULTY_CODES = new Set(['INVALID_ARGUMENT', 'PERMISSION_DENIED']);
 
 export interface GrpcJournalOptions {
   client: RunnersClient;
@@ -50,16 +40,22 @@ export interface GrpcJournalOptions {
  */
 export class GrpcJournal extends Journal {
   private stream?: JournalStream;
-  private readonly pending = new Map<string, PendingCommit>();
+  private readonly pending = new PendingCommits();
   private readonly deltas = new DeltaBuffer((delta) => this.sendDelta(delta));
+  /** Streams are opened in the trace of the run, whatever the events are handled in that call for them. */
+  private inTrace: <T>(fn: () => T) => T = (fn) => fn();
   private count = 0;
+  /** Commits up to this number are known here. */
   private knownC = 0;
+  /** Messages up to this number were in the conversation when the run came here. */
+  private consumedBefore?: number;
   private isReady = false;
-  private isClosed = false;
+  /** Why nothing can be written any more. */
+  private over?: Error;
   private reconnectMs = RECONNECT_FIRST_MS;
   private records: JournalRecord[] = [];
-  private opened?: { resolve: (opened: OpenedRun) => void; reject: (error: Error) => void };
-  private reconnectTimer?: NodeJS.Timeout;
+  private opening?: { resolve: (opened: OpenedRun) => void; reject: (error: Error) => void };
+  private timer?: NodeJS.Timeout;
 
   constructor(private readonly options: GrpcJournalOptions) {
     super();
@@ -68,7 +64,9 @@ export class GrpcJournal extends Journal {
 
   open(): Promise<OpenedRun> {
     return new Promise((resolve, reject) => {
-      this.opened = { resolve, reject };
+      if (this.over) return reject(this.over);
+      this.opening = { resolve, reject };
+      this.inTrace = AsyncLocalStorage.snapshot();
       this.connect();
     });
   }
@@ -94,28 +92,22 @@ export class GrpcJournal extends Journal {
   }
 
   delta(delta: Delta): void {
-    if (!this.options.inbox.stop.aborted) this.deltas.add(delta);
+    if (!this.over && !this.options.inbox.stop.aborted) this.deltas.add(delta);
   }
 
   close(): void {
-    this.isClosed = true;
-    clearTimeout(this.reconnectTimer);
     this.deltas.flush();
-    this.stream?.end();
-    this.failPending(new RunStopped('fenced'));
+    this.end(new RunStopped('fenced'));
   }
 
   private send(command: { kind: 'step' | 'finish' | 'release'; [field: string]: unknown }): Promise<number> {
-    const { stop } = this.options.inbox;
-    const isOver = stop.aborted && (stop.reason as RunStopped).stopCause !== 'drained';
-    if (isOver || this.isClosed)
-      return Promise.reject(stop.aborted ? (stop.reason as Error) : new RunStopped('fenced'));
+    if (this.over) return Promise.reject(this.over);
     const { runId, epoch } = this.options.run;
     this.count += 1;
     const commitId = `${runId}.${epoch}.${this.count}`;
     return new Promise((committed, refused) => {
       const pending = { commitId, commandJson: JSON.stringify(command), committed, refused };
-      this.pending.set(commitId, pending);
+      this.pending.add(pending);
       if (this.isReady) this.write(pending);
     });
   }
@@ -129,45 +121,69 @@ export class GrpcJournal extends Journal {
   }
 
   private connect(): void {
-    const { client, run, grant, logger } = this.options;
-    const stream = client.journal({ grant: grant() });
+    const { client, run, grant } = this.options;
+    const stream = this.inTrace(() => client.journal({ grant: grant() }));
     this.stream = stream;
-    stream.on('data', ({ message }) => this.onMessage(message));
-    stream.on('error', (error: Error) => {
-      logger.debug({ err: error, runId: run.runId }, 'the Journal stream failed');
-      this.reconnectAfter(stream);
+    // What an earlier stream had begun to tell is told again.
+    this.records = [];
+    stream.on('data', ({ message }) => {
+      if (this.stream === stream) this.heard(message);
     });
-    stream.on('end', () => this.reconnectAfter(stream));
+    stream.on('error', (error: Error) => this.onLost(stream, error));
+    stream.on('end', () => this.onLost(stream));
     stream.write({ message: { $case: 'open', value: { ...run, grant: grant(), haveC: this.knownC } } });
   }
 
-  private reconnectAfter(stream: JournalStream): void {
-    if (this.isClosed || this.stream !== stream || this.isStopped()) return;
+  private onLost(stream: JournalStream, error?: Error): void {
+    if (this.over || this.stream !== stream) return;
     this.isReady = false;
     delete this.stream;
-    this.reconnectTimer = setTimeout(() => this.connect(), this.reconnectMs * (0.5 + Math.random()));
+    clearTimeout(this.timer);
+    if (isMargayError(error) && FAULTY_CODES.has(error.code)) this.onFaulty(error.reason, error);
+    else this.options.logger.debug({ err: error, runId: this.options.run.runId }, 'the Journal stream failed');
+    this.timer = setTimeout(() => this.connect(), this.reconnectMs * (0.5 + Math.random()));
     this.reconnectMs = Math.min(this.reconnectMs * 2, RECONNECT_MAX_MS);
   }
 
-  private isStopped(): boolean {
-    const { stop } = this.options.inbox;
-    return stop.aborted && (stop.reason as RunStopped).stopCause !== 'drained';
+  /** Sent again it would end the next stream too: it has failed. */
+  private onFaulty(reason: string, error: Error): void {
+    this.options.logger.error(
+      { err: error, runId: this.options.run.runId },
+      'the session service refuses this journal',
+    );
+    this.opening?.reject(error);
+    delete this.opening;
+    this.pending.refuseAll(new RefusedCommit(reason, error.message));
+  }
+
+  /** A message that can't be understood ends this run here, and nothing else. */
+  private heard(message: runnersPb.JournalResponse['message']): void {
+    try {
+      this.onMessage(message);
+    } catch (error) {
+      this.options.logger.error({ err: error, runId: this.options.run.runId }, 'a Journal message is not understood');
+      this.end(error as Error);
+    }
   }
 
   private onMessage(message: runnersPb.JournalResponse['message']): void {
+    const { inbox } = this.options;
     switch (message?.$case) {
       case 'opened':
         return this.onOpened(message.value);
       case 'committed':
-        return this.onCommitted(message.value);
+        this.knownC = Math.max(this.knownC, message.value.c);
+        return this.pending.committed(message.value.commitId, message.value.c);
       case 'rejected':
         return this.onRejected(message.value);
       case 'inbox':
-        return this.options.inbox.add(message.value.items.map(inboxItem));
+        return inbox.add(message.value.items.map(inboxItem));
       case 'cancel':
-        return this.options.inbox.stopFor('canceled');
+        inbox.stopFor('canceled');
+        return this.end(new RunStopped('canceled'));
       case 'fenced':
-        return this.options.inbox.stopFor('fenced');
+        inbox.stopFor('fenced');
+        return this.end(new RunStopped('fenced'));
       case undefined:
         return;
     }
@@ -179,50 +195,52 @@ export class GrpcJournal extends Journal {
     const head = JSON.parse(headJson) as Head;
     const read = this.records;
     this.records = [];
+    const consumedBefore = (this.consumedBefore ??= head.run?.consumedTo ?? 0);
+    this.options.inbox.add(unreadItems(read, consumedBefore));
+    const isWhole = this.options.inbox.holds(consumedBefore, head.inboxEnd);
+    if (!isWhole && this.knownC > 0) return this.readAgain();
     this.knownC = head.c;
     this.isReady = true;
     this.reconnectMs = RECONNECT_FIRST_MS;
-    this.options.inbox.add(unreadItems(read, head.run?.consumedTo ?? 0));
-    for (const pending of this.pending.values()) this.write(pending);
-    this.opened?.resolve({ head, records: read });
-    delete this.opened;
+    for (const pending of this.pending.all()) this.write(pending);
+    this.opening?.resolve({ head, records: read });
+    delete this.opening;
   }
 
-  private onCommitted({ commitId, c }: runnersPb.JournalCommitted): void {
-    const pending = this.pending.get(commitId);
-    this.pending.delete(commitId);
-    this.knownC = Math.max(this.knownC, c);
-    pending?.committed(c);
+  /** A message was announced on a stream that was cut, and lies before commits that are known: read from the start. */
+  private readAgain(): void {
+    const { stream } = this;
+    this.knownC = 0;
+    delete this.stream;
+    stream?.end();
+    this.timer = setTimeout(() => this.connect(), this.reconnectMs);
+    this.reconnectMs = Math.min(this.reconnectMs * 2, RECONNECT_MAX_MS);
   }
 
   private onRejected({ commitId, reason, message }: runnersPb.JournalRejected): void {
-    const pending = this.pending.get(commitId);
-    if (!pending) return;
-    // A busy or closing replica: the same command again, there or elsewhere.
-    if (reason === 'session_busy' || reason === 'closing' || reason === 'deadline') {
-      setTimeout(
-        () => this.isReady && this.pending.has(commitId) && this.write(pending),
-        RECONNECT_FIRST_MS * 5,
-      ).unref();
-      return;
-    }
-    this.pending.delete(commitId);
-    pending.refused(new RefusedCommit(reason, message));
+    if (!RESENT_REASONS.has(reason)) return this.pending.refused(commitId, new RefusedCommit(reason, message));
+    // The same commands again, there or elsewhere, all of them: their order must stay.
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      if (this.isReady) for (const pending of this.pending.all()) this.write(pending);
+    }, RESEND_MS);
   }
 
+  /** A run that is to be handed over still has its last words. */
   private onStop(): void {
-    const { stop } = this.options.inbox;
-    if (!this.isStopped()) return;
-    const error = stop.reason as RunStopped;
-    this.opened?.reject(error);
-    delete this.opened;
-    this.failPending(error);
-    this.stream?.end();
+    const stopped = this.options.inbox.stop.reason as RunStopped;
+    if (stopped.stopCause !== 'drained') this.end(stopped);
   }
 
-  private failPending(error: Error): void {
-    for (const { refused } of this.pending.values()) refused(error as RefusedCommit);
-    this.pending.clear();
+  private end(error: Error): void {
+    if (this.over) return;
+    this.over = error;
+    this.isReady = false;
+    clearTimeout(this.timer);
+    this.opening?.reject(error);
+    delete this.opening;
+    this.pending.refuseAll(error);
+    this.stream?.end();
   }
 }
 

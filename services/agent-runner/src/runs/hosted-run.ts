@@ -1,9 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { executorPb, runnersPb, ToolDescriptor } from '@margay/contracts';
-import { allowAll, runAgent, type Model, type StopCause } from '@margay/engine';
-import { runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import { allowAll, runAgent, type Model, type RunOutcome, type RunStopped, type StopCause } from '@margay/engine';
+import { ATTRIBUTE, markFailed, runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
 import { GrpcInbox } from '../journal/grpc-inbox';
 import { GrpcJournal, type OwnedRun } from '../journal/grpc-journal';
+import { ObservedJournal } from '../observe/observed-journal';
+import { ObservedModel } from '../observe/observed-model';
+import { ObservedTools } from '../observe/observed-tools';
+import type { RunnerMetrics } from '../observe/runner-metrics';
+import { StepOverhead } from '../observe/step-overhead';
 import { ExecutorTools } from '../tools/executor-tools';
 import { SystemClock, SystemIds } from './system-clock';
 
@@ -11,6 +16,9 @@ export interface HostedRunPorts {
   runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
   executor: GrpcClient<typeof executorPb.ExecutorDefinition>;
   model: Model;
+  /** Name of the model's provider in traces and metrics. */
+  provider: string;
+  metrics: RunnerMetrics;
   descriptors: (signal: AbortSignal) => Promise<ToolDescriptor[]>;
   logger: Logger;
 }
@@ -18,6 +26,8 @@ export interface HostedRunPorts {
 /** How long a hand-over may take before the process goes on without it: the session service takes the run back then. */
 const RELEASE_MS = 2_000;
 const RETURN_AFTER_MS = 1_000;
+/** Name of the agent at the top of a run's tree. */
+const ROOT_AGENT = 'root';
 
 /** One run at one epoch, driven here until it ends, is stopped, or is handed over. */
 export class HostedRun {
@@ -59,39 +69,45 @@ export class HostedRun {
   async drive(): Promise<void> {
     const { logger } = this.ports;
     const attributes = {
-      'gen_ai.operation.name': 'invoke_agent',
-      'gen_ai.conversation.id': this.run.sessionId,
-      'margay.run.id': this.run.runId,
-      'margay.run.epoch': this.run.epoch,
+      [ATTRIBUTE.operation]: 'invoke_agent',
+      [ATTRIBUTE.agentName]: ROOT_AGENT,
+      [ATTRIBUTE.conversation]: this.run.sessionId,
+      [ATTRIBUTE.run]: this.run.runId,
+      [ATTRIBUTE.epoch]: this.run.epoch,
     };
     try {
       await runWithTraceparent(this.assign.traceparent, () =>
-        withSpan('invoke_agent root', attributes, () => this.runAgent()),
+        withSpan(`invoke_agent ${ROOT_AGENT}`, attributes, async (span) => {
+          const end = await this.runAgent();
+          if (end.outcome === 'stopped') markFailed(span, end.cause);
+          else if (end.error !== undefined) markFailed(span, end.doneReason);
+        }),
       );
     } catch (error) {
       logger.error({ err: error }, 'the run failed outside the engine');
       // Not at once: a fault that stays must not make the run spin between queue and runners.
       await sleep(RETURN_AFTER_MS, undefined, { signal: this.inbox.stop }).catch(() => undefined);
-      await this.handOver('failed');
+      if (this.mayRelease) await this.handOver('failed');
     } finally {
       this.journal.close();
       this.settle();
     }
   }
 
-  private async runAgent(): Promise<void> {
-    const { executor, model, descriptors, logger } = this.ports;
-    const tools = new ExecutorTools({
-      client: executor,
-      grant: () => this.grant,
-      descriptors: () => descriptors(this.inbox.stop),
-      onFenced: () => this.inbox.stopFor('fenced'),
-      logger,
-    });
+  /** A run that is not ours any more can't be given back. */
+  private get mayRelease(): boolean {
+    const { stop } = this.inbox;
+    return !stop.aborted || (stop.reason as RunStopped).stopCause === 'drained';
+  }
+
+  private async runAgent(): Promise<RunOutcome> {
+    const { model, provider, metrics, logger } = this.ports;
+    const overhead = new StepOverhead((seconds) => metrics.overhead(seconds));
+    const tools = new ObservedTools(this.executorTools(), { metrics, overhead });
     const end = await runAgent({
-      model,
+      model: new ObservedModel(model, { provider, metrics, overhead }),
       tools,
-      journal: this.journal,
+      journal: new ObservedJournal(this.journal, (callId) => tools.countUnknown(callId)),
       inbox: this.inbox,
       approvals: allowAll,
       clock: new SystemClock(),
@@ -99,6 +115,18 @@ export class HostedRun {
     });
     if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver('drain');
     logger.info({ outcome: end.outcome }, 'the run has left this runner');
+    return end;
+  }
+
+  private executorTools(): ExecutorTools {
+    const { executor, descriptors, logger } = this.ports;
+    return new ExecutorTools({
+      client: executor,
+      grant: () => this.grant,
+      descriptors: () => descriptors(this.inbox.stop),
+      onFenced: () => this.inbox.stopFor('fenced'),
+      logger,
+    });
   }
 
   private async handOver(cause: string): Promise<void> {

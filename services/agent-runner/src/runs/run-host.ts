@@ -25,7 +25,8 @@ export class RunHost implements AttachHost {
   constructor(private readonly options: RunHostOptions) {}
 
   freeSlots(): number {
-    return this.isDraining ? 0 : this.options.slots - this.runs.size;
+    // More than the slots may be here: a replica just attached to has not heard yet how many are taken.
+    return this.isDraining ? 0 : Math.max(0, this.options.slots - this.runs.size);
   }
 
   heldRuns(): runnersPb.HeldRun[] {
@@ -43,7 +44,7 @@ export class RunHost implements AttachHost {
     const hosted = new HostedRun(assign, { ...this.options.ports, logger });
     this.runs.set(runId, hosted);
     void hosted.drive().finally(() => {
-      const wasFull = this.freeSlots() <= 0;
+      const wasFull = this.freeSlots() === 0;
       if (this.runs.get(runId) === hosted) this.runs.delete(runId);
       if (wasFull && this.freeSlots() > 0) this.options.onFreed();
     });

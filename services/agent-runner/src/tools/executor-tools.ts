@@ -12,6 +12,14 @@ const RETRY_MAX_MS = 2_000;
 const CANCEL_GRACE_MS = 1_000;
 const STATUSES = new Set(['ok', 'error', 'timed_out', 'killed', 'cancelled', 'unknown']);
 
+const CANCELLED: ToolOutcome = { status: 'cancelled', result: null, error: 'cancelled' };
+const UNKNOWN: ToolOutcome = { status: 'unknown', result: null };
+
+/** Whether an attempt may have started the call of which nobody knows what became. */
+interface Doubt {
+  mayHaveRun: boolean;
+}
+
 export interface ExecutorToolsOptions {
   client: ExecutorClient;
   /** The newest grant of the run. */
@@ -34,6 +42,7 @@ export class ExecutorTools extends Tools {
 
   async execute(invocation: ToolInvocation, options: ExecuteOptions): Promise<ToolOutcome | WrongIncarnation> {
     const { signal } = options;
+    if (signal.aborted) return CANCELLED;
     const cancel = (): void => this.onAbort(invocation.callId, signal);
     signal.addEventListener('abort', cancel, { once: true });
     try {
@@ -47,43 +56,51 @@ export class ExecutorTools extends Tools {
     invocation: ToolInvocation,
     options: ExecuteOptions,
   ): Promise<ToolOutcome | WrongIncarnation> {
+    const { signal } = options;
     let delayMs = RETRY_FIRST_MS;
-    // Whether an attempt was sent of which nobody knows what became.
-    let mayHaveRun = false;
+    const doubt: Doubt = { mayHaveRun: false };
     for (;;) {
       try {
-        const outcome = await this.attempt(invocation, options);
-        return outcome.status === 'wrong_incarnation' && mayHaveRun ? { ...outcome, mayHaveRun } : outcome;
+        const outcome = await this.attempt(invocation, options, doubt);
+        return outcome.status === 'wrong_incarnation' && doubt.mayHaveRun ? { ...outcome, mayHaveRun: true } : outcome;
       } catch (error) {
-        const final = this.finalOutcome(error, options.signal);
+        const final = this.finalOutcome(error, invocation, signal, doubt);
         if (final) return final;
-        mayHaveRun = true;
       }
       options.onWaiting?.();
-      await sleep(delayMs * (0.5 + Math.random()));
+      await sleep(delayMs * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
+      // Never sent again: its end was asked for, and where it never ran it would start now.
+      if (signal.aborted) return givenUp(invocation, signal, doubt);
       delayMs = Math.min(delayMs * 2, RETRY_MAX_MS);
     }
   }
 
   /** The outcome that an error means; undefined: the call is to be sent again. */
-  private finalOutcome(error: unknown, signal: AbortSignal): ToolOutcome | undefined {
-    if (signal.aborted) return { status: 'cancelled', result: null, error: 'cancelled' };
+  private finalOutcome(
+    error: unknown,
+    invocation: ToolInvocation,
+    signal: AbortSignal,
+    doubt: Doubt,
+  ): ToolOutcome | undefined {
     if (!isMargayError(error)) {
-      this.options.logger.error({ err: error }, 'a tool call failed unexpectedly');
-      return { status: 'error', result: null, error: 'the tool call failed inside Margay' };
+      this.options.logger.error({ err: error, toolCallId: invocation.callId }, 'a tool call failed unexpectedly');
+      return failed(invocation, { mayHaveRun: true }, 'the tool call failed inside Margay');
     }
     if (error.reason === 'stale_epoch') {
       this.options.onFenced();
-      return { status: 'cancelled', result: null, error: error.message };
+      return { ...CANCELLED, error: error.message };
     }
     const isTransport = error.code === 'UNAVAILABLE' && error.reason !== 'sandbox_unavailable';
+    if (isTransport || error.code === 'CANCELLED' || error.code === 'INTERNAL') doubt.mayHaveRun = true;
+    if (signal.aborted) return givenUp(invocation, signal, doubt);
     if (isTransport || error.code === 'CANCELLED') return undefined;
-    return { status: 'error', result: null, error: error.message };
+    return failed(invocation, doubt, error.message);
   }
 
   private async attempt(
     invocation: ToolInvocation,
     { incarnation, signal, onOutput, onWaiting, onStarted }: ExecuteOptions,
+    doubt: Doubt,
   ): Promise<ToolOutcome | WrongIncarnation> {
     const { callId, toolId, args, timeoutMs, ifUnchanged } = invocation;
     const request: executorPb.ExecuteRequest = {
@@ -98,20 +115,26 @@ export class ExecutorTools extends Tools {
     let runsAt = '';
     let outcome: ToolOutcome | WrongIncarnation | undefined;
     // A stop for handing over only detaches; every other one has asked for the end of the call and waits for its outcome.
-    const call = this.options.client.execute(request, { grant: this.options.grant(), signal: detaching(signal) });
-    // Read to its end: leaving a stream early resets it, and servers close connections with many resets.
-    for await (const { message } of call) {
-      if (message?.$case === 'waiting') onWaiting?.();
-      if (message?.$case === 'started') {
-        runsAt = message.value.incarnation;
-        onStarted?.();
+    const detach = detaching(signal);
+    try {
+      const call = this.options.client.execute(request, { grant: this.options.grant(), signal: detach.signal });
+      // Read to its end: leaving a stream early resets it, and servers close connections with many resets.
+      for await (const { message } of call) {
+        if (message?.$case === 'waiting') onWaiting?.();
+        if (message?.$case === 'started') {
+          doubt.mayHaveRun = true;
+          runsAt = message.value.incarnation;
+          onStarted?.();
+        }
+        if (message?.$case === 'output') onOutput?.(Buffer.from(message.value.bytes).toString('utf8'));
+        if (message?.$case === 'wrongIncarnation')
+          outcome = { status: 'wrong_incarnation', incarnation: message.value.incarnation };
+        if (message?.$case === 'finished') outcome = outcomeOf(message.value, runsAt);
       }
-      if (message?.$case === 'output') onOutput?.(Buffer.from(message.value.bytes).toString('utf8'));
-      if (message?.$case === 'wrongIncarnation')
-        outcome = { status: 'wrong_incarnation', incarnation: message.value.incarnation };
-      if (message?.$case === 'finished') outcome = outcomeOf(message.value, runsAt);
+    } finally {
+      detach.release();
     }
-    return outcome ?? { status: 'error', result: null, error: 'the tool call ended without a result' };
+    return outcome ?? failed(invocation, doubt, 'the tool call ended without a result');
   }
 
   private onAbort(callId: string, signal: AbortSignal): void {
@@ -129,15 +152,31 @@ function isHandOver({ reason }: AbortSignal): boolean {
 }
 
 /** Aborts when the run is handed over or fenced, and a while after any other abort, should its outcome never come. */
-function detaching(signal: AbortSignal): AbortSignal {
+function detaching(signal: AbortSignal): { signal: AbortSignal; release: () => void } {
   const detach = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
   const onAbort = (): void => {
     if (isHandOver(signal)) detach.abort(signal.reason);
-    else setTimeout(() => detach.abort(signal.reason), 2 * CANCEL_GRACE_MS).unref();
+    else timer = setTimeout(() => detach.abort(signal.reason), 2 * CANCEL_GRACE_MS);
   };
-  if (signal.aborted) onAbort();
-  else signal.addEventListener('abort', onAbort, { once: true });
-  return detach.signal;
+  signal.addEventListener('abort', onAbort, { once: true });
+  return {
+    signal: detach.signal,
+    release: () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+/** The end of the call was asked for before anything was heard of it. */
+function givenUp({ effect }: ToolInvocation, signal: AbortSignal, { mayHaveRun }: Doubt): ToolOutcome {
+  return mayHaveRun && effect === 'unkeyed' && !isHandOver(signal) ? UNKNOWN : CANCELLED;
+}
+
+/** What is not known of an unkeyed call is not called a failure: the model would repeat it. */
+function failed({ effect }: ToolInvocation, { mayHaveRun }: Doubt, error: string): ToolOutcome {
+  return mayHaveRun && effect === 'unkeyed' ? { ...UNKNOWN, error } : { status: 'error', result: null, error };
 }
 
 function outcomeOf(finished: executorPb.ExecuteFinished, incarnation: string): ToolOutcome {

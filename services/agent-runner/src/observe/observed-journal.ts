@@ -1,0 +1,37 @@
+import { Journal, type OpenedRun, type Progress } from '@margay/engine';
+
+type Closing = Parameters<Journal['finish']>[1];
+type Delta = Parameters<Journal['delta']>[0];
+
+/** A journal; each tool result that says that nobody knows what became of the call is counted once it is to be stored. */
+export class ObservedJournal extends Journal {
+  constructor(
+    private readonly journal: Journal,
+    private readonly onUnknown: (callId: string) => void,
+  ) {
+    super();
+  }
+
+  open(): Promise<OpenedRun> {
+    return this.journal.open();
+  }
+
+  commit(progress: Progress): Promise<number> {
+    this.look(progress);
+    return this.journal.commit(progress);
+  }
+
+  finish(progress: Progress, closing: Closing): Promise<'finished' | 'inbox'> {
+    this.look(progress);
+    return this.journal.finish(progress, closing);
+  }
+
+  delta(delta: Delta): void {
+    this.journal.delta(delta);
+  }
+
+  private look({ events }: Progress): void {
+    for (const { type, payload } of events)
+      if (type === 'tool_result' && payload.outcome === 'unknown') this.onUnknown(payload.tool_call_id ?? '');
+  }
+}
