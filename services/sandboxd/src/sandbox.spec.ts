@@ -206,6 +206,39 @@ describe('a call', () => {
   });
 });
 
+describe('a daemon whose files a command damaged', () => {
+  const state = (name: string): string => path.join(folder, 'state', name);
+
+  it('starts another incarnation when its journal is gone, so that nothing of it runs again', async () => {
+    await hear(shell('echo x >> effect'));
+    const { incarnation } = sandbox;
+    await sandbox.close(0);
+    rmSync(state('journal.ndjson'));
+    sandbox = await open();
+    const heard = await hear(shell('echo x >> effect', { incarnation }));
+    expect(heard.wrongIncarnation).toBe(sandbox.incarnation);
+    expect(readFileSync(path.join(folder, 'workspace/effect'), 'utf8')).toBe('x\n');
+  });
+
+  it('starts another incarnation when its state cannot be read', async () => {
+    const { incarnation } = sandbox;
+    await sandbox.close(0);
+    writeFileSync(state('state.json'), 'garbage');
+    sandbox = await open();
+    expect(sandbox.incarnation).not.toBe(incarnation);
+    expect((await hear(shell('echo fine'))).output).toBe('fine\n');
+  });
+
+  it('counts output that it can store nowhere, and goes on', async () => {
+    writeFileSync(path.join(folder, 'results'), 'not a folder');
+    const command = 'head -c 3000000 /dev/zero | tr "\\0" x; echo end';
+    const { finished } = await hear(shell(command));
+    const result = JSON.parse(finished?.resultJson ?? '{}') as { stdout: string; stdout_bytes: number };
+    expect(result).toMatchObject({ stdout: expect.stringMatching(/end\n$/), stdout_bytes: 3_000_004 });
+    expect((await hear(shell('echo next', { callId: 'c2' }))).output).toBe('next\n');
+  });
+});
+
 describe('epochs', () => {
   it('refuse a lower one, also after a restart', async () => {
     await hear(shell('true'), { grant: grantOf({ epoch: 5 }) });

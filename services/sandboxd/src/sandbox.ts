@@ -39,13 +39,17 @@ export class Sandbox {
   ) {}
 
   static async open(options: SandboxOptions): Promise<Sandbox> {
-    const state = await SandboxState.open(options.stateFolder, options.minimum ?? { generation: 0, epoch: 0 });
+    const hasJournal = await Journal.exists(options.stateFolder);
+    const minimum = options.minimum ?? { generation: 0, epoch: 0 };
+    const state = await SandboxState.open(options.stateFolder, minimum, hasJournal);
     const journal = await Journal.open(options.stateFolder);
     const { root, allowedRoots } = options;
     // Inside bubblewrap nothing but the workspace can be reached, so links may lead where they like.
     const escapingLinks = options.isolation === 'bwrap' ? 'follow' : 'refuse';
     const paths = new PathPolicy({ root, allowedRoots: [...allowedRoots, options.spillFolder], escapingLinks });
-    const toolbox = new Toolbox(paths, new ShellHost({ environment: options.environment, limits: options.limits }));
+    const { environment, limits, isolation } = options;
+    const shell = new ShellHost({ environment, limits, ownsAllProcesses: isolation === 'bwrap' });
+    const toolbox = new Toolbox(paths, shell);
     const calls = new CallTable({ journal, state, toolbox, spillFolder: options.spillFolder });
     const interrupted = await calls.recover();
     // Outside bubblewrap the processes of a killed daemon live on.

@@ -76,7 +76,7 @@ async function kill(): Promise<void> {
 }
 
 const request = (command: string, more: Partial<sandboxdPb.ExecuteRequest> = {}): sandboxdPb.ExecuteRequest => ({
-  callId: 'c1',
+  callId: 'process-1',
   toolId: 'aider_shell_tool',
   argsJson: JSON.stringify({ command }),
   argHash: command,
@@ -146,7 +146,10 @@ describe('sandboxd as a process', () => {
     const again = await execute(request('echo x >> count; sleep 60', { incarnation }));
     expect(again).toMatchObject({ status: 'unknown', limitHit: 'restart' });
     expect(readFileSync(workspaceFile('count'), 'utf8')).toBe('x\n');
-    const marked = execFileSync('sh', ['-c', 'grep -l MARGAY_CALL_ID=c1 /proc/[0-9]*/environ 2>/dev/null; true']);
+    const marked = execFileSync('sh', [
+      '-c',
+      'grep -l MARGAY_CALL_ID=process-1 /proc/[0-9]*/environ 2>/dev/null; true',
+    ]);
     expect(marked.toString()).toBe('');
   });
 

@@ -1,13 +1,16 @@
-import { readFile, readdir, stat } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import ignore, { type Ignore } from 'ignore';
 import { z } from 'zod';
 import { lenientInteger, parseArguments } from '../arguments';
 import { ToolFailure, type CallContext, type ToolOutcome } from '../outcome';
+import { readWhole } from './open-file';
 import { isInside, type PathPolicy } from './paths';
 
 const DEFAULT_MAX_ENTRIES = 5_000;
 const MAX_ENTRIES = 50_000;
+/** A larger `.gitignore` is none. */
+const MAX_RULES_BYTES = 256 * 1024;
 const ALWAYS_SKIPPED = new Set(['.git', 'node_modules']);
 
 const Arguments = z.preprocess(
@@ -112,8 +115,9 @@ class Walk {
 }
 
 async function rulesIn(folder: string): Promise<IgnoreRules[]> {
-  const text = await readFile(path.join(folder, '.gitignore'), 'utf8').catch(() => undefined);
-  return text === undefined ? [] : [{ folder, rules: ignore().add(text) }];
+  const file = path.join(folder, '.gitignore');
+  const bytes = await readWhole(file, file, MAX_RULES_BYTES).catch(() => undefined);
+  return bytes === undefined ? [] : [{ folder, rules: ignore().add(bytes.toString('utf8')) }];
 }
 
 function isIgnored(absolute: string, isFolder: boolean, rules: readonly IgnoreRules[]): boolean {

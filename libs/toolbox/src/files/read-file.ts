@@ -1,7 +1,8 @@
-import { open, type FileHandle } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { z } from 'zod';
 import { lenientInteger, parseArguments } from '../arguments';
 import { ToolFailure, type CallContext, type FileVersion, type ToolOutcome } from '../outcome';
+import { openFile } from './open-file';
 import type { PathPolicy } from './paths';
 
 const DEFAULT_LIMIT = 2_000;
@@ -34,12 +35,12 @@ export async function readFileTool(args: unknown, paths: PathPolicy, call: CallC
   const absolute = paths.resolve(given, root);
   let handle: FileHandle;
   try {
-    handle = await open(absolute, 'r');
+    handle = await openFile(absolute, given);
   } catch (error) {
     throw new ToolFailure(`${given}: unable to read`, { cause: error });
   }
   try {
-    const version = await versionOf(handle, given);
+    const version = await versionOf(handle);
     const durationMs = (): number => Math.round(performance.now() - startedAt);
     if (isSameVersion(call.ifUnchanged, version)) {
       return {
@@ -65,9 +66,8 @@ export async function readFileTool(args: unknown, paths: PathPolicy, call: CallC
   }
 }
 
-async function versionOf(handle: FileHandle, given: string): Promise<FileVersion> {
+async function versionOf(handle: FileHandle): Promise<FileVersion> {
   const facts = await handle.stat({ bigint: true });
-  if (!facts.isFile()) throw new ToolFailure(`${given}: unable to read`);
   return { mtimeNs: String(facts.mtimeNs), size: Number(facts.size) };
 }
 

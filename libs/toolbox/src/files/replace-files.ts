@@ -1,7 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { chmod, mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { PreparedFile } from '../outcome';
+import { readWhole } from './open-file';
 
 export interface FileChange {
   path: string;
@@ -80,7 +81,7 @@ async function stateOf(file: PreparedFile): Promise<'before' | 'staged' | 'after
 
 async function hashOf(file: string): Promise<string | null> {
   try {
-    return sha256(await readFile(file));
+    return sha256(await readWhole(file, file, Infinity));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;

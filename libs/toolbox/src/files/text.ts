@@ -1,5 +1,8 @@
-import { readFile } from 'node:fs/promises';
 import { ToolFailure } from '../outcome';
+import { readWhole } from './open-file';
+
+/** An edit holds several copies of a text, and its diff. */
+const MAX_EDITED_BYTES = 16 * 1024 * 1024;
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -7,8 +10,9 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 export async function readText(absolute: string, shown: string): Promise<string | null> {
   let bytes: Buffer;
   try {
-    bytes = await readFile(absolute);
+    bytes = await readWhole(absolute, shown, MAX_EDITED_BYTES);
   } catch (error) {
+    if (error instanceof ToolFailure) throw error;
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw new ToolFailure(`${shown}: unable to read`, { cause: error });
   }

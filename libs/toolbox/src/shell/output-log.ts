@@ -1,4 +1,4 @@
-import { mkdir, open, type FileHandle } from 'node:fs/promises';
+import { mkdir, open, rm, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 
 export interface OutputLogOptions {
@@ -47,6 +47,11 @@ export class OutputLog {
 
   get totalBytes(): number {
     return this.total;
+  }
+
+  /** Up to here `read` has something; less than the total where the file is full or cannot be written. */
+  get readableBytes(): number {
+    return this.isSpilled ? Math.max(this.headBytes, this.fileBytes) : this.total;
   }
 
   /** Calls back after every append until the returned function is called. */
@@ -117,15 +122,26 @@ export class OutputLog {
   private async spill(): Promise<void> {
     this.isSpilled = true;
     const kept = Buffer.concat(this.head);
-    if (this.options.spillFile !== undefined) {
-      await mkdir(path.dirname(this.options.spillFile), { recursive: true, mode: 0o700 });
-      this.file = await open(this.options.spillFile, 'w+', 0o600);
-      await this.writeFile(kept);
-    }
+    this.file = await this.openFile();
+    await this.writeFile(kept);
     const headBytes = Math.floor(this.memoryBytes * HEAD_SHARE);
     this.head = [Buffer.from(kept.subarray(0, headBytes))];
     this.headBytes = Math.min(headBytes, kept.length);
     this.keepTail(kept.subarray(this.headBytes));
+  }
+
+  /** Undefined where none can be made: a full or forbidden folder must not end the command. */
+  private async openFile(): Promise<FileHandle | undefined> {
+    const { spillFile } = this.options;
+    if (spillFile === undefined) return undefined;
+    try {
+      await mkdir(path.dirname(spillFile), { recursive: true, mode: 0o700 });
+      // A link or pipe that a command left under this name is not written to.
+      await rm(spillFile, { force: true });
+      return await open(spillFile, 'wx+', 0o600);
+    } catch {
+      return undefined; // then output is only counted, and the preview names no file
+    }
   }
 
   private async appendSpilled(bytes: Buffer): Promise<void> {

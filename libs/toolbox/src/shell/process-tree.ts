@@ -4,6 +4,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 /** Set in the environment of everything a call starts, so that what left its process group is still found. */
 export const CALL_MARKER = 'MARGAY_CALL_ID';
 
+/** What the kernel counts in /proc, on every architecture. */
+const TICKS_PER_SECOND = 100;
+/** Whose children orphans become. */
+const REAPER = 1;
 const POLL_MS = 15;
 const KILL_ROUNDS_MS = 800;
 
@@ -12,6 +16,8 @@ export interface ProcessFacts {
   parent: number;
   group: number;
   session: number;
+  /** Ticks since the machine started. */
+  startedAt: number;
   isZombie: boolean;
 }
 
@@ -29,6 +35,8 @@ async function factsOf(pid: string): Promise<ProcessFacts | undefined> {
   if (!fields) return undefined;
   const [state, parent, group, session] = fields;
   return {
+    // Fields are counted from 1 and the first two are cut off.
+    startedAt: Number(fields[22 - 3]),
     pid: Number(pid),
     parent: Number(parent),
     group: Number(group),
@@ -42,6 +50,17 @@ export interface TreeRoot {
   pid?: number;
   /** Value of `MARGAY_CALL_ID` in the environment of its descendants. */
   marker: string;
+  /**
+   * Only where every process belongs to the sandbox: what was started since and has lost its parent is meant too, even if
+   * it left the session and cleared its environment.
+   */
+  orphansSince?: number;
+}
+
+/** The present in ticks since the machine started, as processes' start times are given. */
+export async function ticksNow(): Promise<number> {
+  const [seconds = '0'] = (await readFile('/proc/uptime', 'latin1').catch(() => '')).split(' ');
+  return Math.floor(Number(seconds) * TICKS_PER_SECOND);
 }
 
 /** Living members of a call's tree: its group and session, all descendants, and whoever carries its mark. */
@@ -50,7 +69,8 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
   const members = new Set<number>();
   for (const facts of processes) {
     const isOwn = root.pid !== undefined && [facts.pid, facts.group, facts.session].includes(root.pid);
-    if (isOwn || (await carriesMark(facts.pid, root.marker))) members.add(facts.pid);
+    const mark = isOwn ? root.marker : await markOf(facts.pid);
+    if (mark === root.marker || (mark === undefined && isOrphanOf(root, facts))) members.add(facts.pid);
   }
   let grown = true;
   while (grown) {
@@ -61,10 +81,16 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
   return [...members];
 }
 
-async function carriesMark(pid: number, marker: string): Promise<boolean> {
+function isOrphanOf({ orphansSince }: TreeRoot, { parent, startedAt }: ProcessFacts): boolean {
+  return orphansSince !== undefined && parent === REAPER && startedAt >= orphansSince;
+}
+
+async function markOf(pid: number): Promise<string | undefined> {
   // Unreadable environments belong to other users.
   const environment = await readFile(`/proc/${pid}/environ`, 'latin1').catch(() => '');
-  return `\0${environment}`.includes(`\0${CALL_MARKER}=${marker}\0`);
+  const name = `\0${CALL_MARKER}=`;
+  const at = `\0${environment}`.indexOf(name);
+  return at === -1 ? undefined : environment.slice(at + name.length - 1).split('\0', 1)[0];
 }
 
 /** TERM, then KILL after `graceMs`, to a call's whole tree; resolves when nothing of it lives. */

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { OutputLog } from './output-log';
-import { killTree } from './process-tree';
+import { killTree, ticksNow, type TreeRoot } from './process-tree';
 import { ShellSessions } from './shell-sessions';
 import { DEFAULT_LIMITS, spawnShell, type ShellLimits } from './spawn-shell';
 
@@ -12,6 +12,8 @@ export interface ShellHostOptions {
   limits?: ShellLimits;
   /** Put before every command, e.g. bubblewrap and its options. */
   wrapper?: readonly string[];
+  /** Every process that can be seen belongs to the sandbox, so that nothing of a call needs to survive its end. */
+  ownsAllProcesses?: boolean;
 }
 
 export interface ShellRun {
@@ -42,7 +44,7 @@ export class ShellHost {
   private readonly running = new Map<number, string>();
 
   constructor(options: ShellHostOptions) {
-    this.surroundings = { limits: DEFAULT_LIMITS, wrapper: [], ...options };
+    this.surroundings = { limits: DEFAULT_LIMITS, wrapper: [], ownsAllProcesses: false, ...options };
     this.sessions = new ShellSessions(this.surroundings);
   }
 
@@ -52,6 +54,7 @@ export class ShellHost {
    */
   async run(run: ShellRun): Promise<ShellEnd> {
     run.signal.throwIfAborted();
+    const since = this.surroundings.ownsAllProcesses ? { orphansSince: await ticksNow() } : {};
     const started = await spawnShell({ ...run, marker: run.callId, stdin: 'ignore', ...this.surroundings });
     if ('failure' in started) {
       await run.output.append(Buffer.from(started.failure));
@@ -62,7 +65,7 @@ export class ShellHost {
     const drained = pump(child, run.output);
     // What a command leaves in the background is known as long as it holds the pipe.
     void drained.finally(() => this.running.delete(pid));
-    return this.supervise({ pid, exited: exitOf(child), drained }, run);
+    return this.supervise({ tree: { pid, marker: run.callId, ...since }, exited: exitOf(child), drained }, run);
   }
 
   /** Ends everything that runs, background sessions included. */
@@ -72,13 +75,13 @@ export class ShellHost {
   }
 
   private async supervise(started: Supervised, run: ShellRun): Promise<ShellEnd> {
-    const { pid, exited, drained } = started;
+    const { tree, exited, drained } = started;
     const timer = new AbortController();
     const aborted = once(run.signal, 'abort', { signal: timer.signal }).then(() => 'aborted' as const);
     const late = delay(run.timeoutMs, 'timed_out' as const, { signal: timer.signal });
     try {
       const first = await Promise.race([exited, aborted, late]);
-      if (typeof first !== 'number') await killTree({ pid, marker: run.callId }, graceOf(run.signal));
+      if (typeof first !== 'number') await killTree(tree, graceOf(run.signal));
       await Promise.race([drained, delay(DRAIN_MS, undefined, { signal: timer.signal })]);
       if (first === 'aborted') run.signal.throwIfAborted();
       return typeof first === 'number'
@@ -92,7 +95,7 @@ export class ShellHost {
 }
 
 interface Supervised {
-  pid: number;
+  tree: TreeRoot;
   exited: Promise<number>;
   drained: Promise<void>;
 }

@@ -94,7 +94,7 @@ export class Call {
   }
 
   private hasMore(offset: number): boolean {
-    return offset < Math.min(this.output.totalBytes, STREAMED_BYTES);
+    return offset < Math.min(this.output.readableBytes, STREAMED_BYTES);
   }
 
   /** Resolves at the next output or end; with `delayMs` after that time instead of at output. */

@@ -36,16 +36,20 @@ export class SandboxState {
     private stored: Stored,
   ) {}
 
-  /** Reads the file, or starts a new incarnation where there is none. */
-  static async open(folder: string, minimum: Epoch): Promise<SandboxState> {
+  /**
+   * Reads the file. A new incarnation starts where there is none, where it is damaged (commands in the sandbox can reach
+   * it), and where the journal that it belongs to is gone.
+   */
+  static async open(folder: string, minimum: Epoch, hasJournal: boolean): Promise<SandboxState> {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const file = path.join(folder, 'state.json');
     const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return undefined;
+      if (error.code === 'ENOENT') return '';
       throw error;
     });
-    const fresh = { incarnation: randomBytes(16).toString('hex'), sessionId: null, ...minimum };
-    const stored = text === undefined ? fresh : Stored.parse(JSON.parse(text));
+    const incarnation = randomBytes(16).toString('hex');
+    const known = parse(text) ?? { incarnation, sessionId: null, ...minimum };
+    const stored = hasJournal ? known : { ...known, incarnation };
     const state = new SandboxState(file, isLower(stored, minimum) ? { ...stored, ...minimum } : stored);
     await state.save();
     return state;
@@ -111,6 +115,14 @@ export class SandboxState {
     };
     this.saving = this.saving.then(write, write);
     return this.saving;
+  }
+}
+
+function parse(text: string): Stored | undefined {
+  try {
+    return Stored.parse(JSON.parse(text));
+  } catch {
+    return undefined; // empty or damaged
   }
 }
 

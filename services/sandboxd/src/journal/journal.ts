@@ -1,8 +1,9 @@
-import { mkdir, open, rename, type FileHandle } from 'node:fs/promises';
+import { mkdir, open, rename, stat, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import type { PreparedEdit } from '@margay/toolbox';
 import type { JournalEntry, JournalRow, StartedEntry, StoredResult } from './entries';
 
+const FILE_NAME = 'journal.ndjson';
 /** Rows beyond this go, oldest first, even if nobody forgot them. */
 const MAX_BYTES = 256 * 1024 * 1024;
 /** The file is rewritten when more than half of it, and at least this much, is dead. */
@@ -32,9 +33,16 @@ export class Journal {
     private handle: FileHandle,
   ) {}
 
+  static async exists(folder: string): Promise<boolean> {
+    return stat(path.join(folder, FILE_NAME)).then(
+      () => true,
+      () => false,
+    );
+  }
+
   static async open(folder: string): Promise<Journal> {
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const file = path.join(folder, 'journal.ndjson');
+    const file = path.join(folder, FILE_NAME);
     const journal = new Journal(file, await open(file, 'a+', 0o600));
     await journal.load();
     return journal;
