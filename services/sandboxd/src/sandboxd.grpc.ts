@@ -3,12 +3,14 @@ import {
   Server,
   ServerCredentials,
   type sendUnaryData,
+  type ServerDuplexStream,
   type ServerUnaryCall,
   type ServerWritableStream,
   type ServiceError,
 } from '@grpc/grpc-js';
 import { METADATA, sandboxdPb, type SandboxGrant } from '@margay/contracts';
 import { CODES, errorOf, isMargayError } from '@margay/errors';
+import { serveCalls, type StartedCall } from '@margay/platform/calls';
 import type { GrantVerifier } from './grants/grant-verifier';
 import { demand, type Sandbox } from './sandbox';
 
@@ -38,6 +40,7 @@ export class SandboxdServer {
     this.server.addService(serviceOf(), {
       hello: this.unary<sandboxdPb.HelloRequest, sandboxdPb.HelloResponse>((_, grant) => sandbox.hello(grant)),
       execute: (call: Execution) => void this.execute(call),
+      calls: (stream: Calls) => serveCalls<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>(stream, (call) => this.call(call)),
       cancelCall: this.unary<sandboxdPb.CancelCallRequest, sandboxdPb.CancelCallResponse>((request, grant) =>
         sandbox.cancelCall(request, grant),
       ),
@@ -95,12 +98,17 @@ export class SandboxdServer {
     }
   }
 
+  private async *call({ request, grant, signal }: StartedCall<sandboxdPb.ExecuteRequest>) {
+    yield* this.options.sandbox.execute(request, await this.options.verifier.verify(grant), signal);
+  }
+
   private grantOf(metadata: Metadata): Promise<SandboxGrant> {
     const [token] = metadata.get(METADATA.grant);
     return this.options.verifier.verify(typeof token === 'string' ? token : undefined);
   }
 }
 
+type Calls = ServerDuplexStream<sandboxdPb.CallsRequest, sandboxdPb.CallsResponse>;
 type Execution = ServerWritableStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
 
 function drained(call: Execution, signal: AbortSignal): Promise<void> {
@@ -134,10 +142,15 @@ interface Codec<T> {
   decode(bytes: Uint8Array): T;
 }
 
-function codec<Q, S>(name: string, request: Codec<Q>, response: Codec<S>, responseStream: boolean) {
+function codec<Q, S>(
+  name: string,
+  request: Codec<Q>,
+  response: Codec<S>,
+  { requestStream = false, responseStream = false } = {},
+) {
   return {
     path: `/${fullName}/${name}`,
-    requestStream: false,
+    requestStream,
     responseStream,
     requestSerialize: (message: Q) => Buffer.from(request.encode(message).finish()),
     requestDeserialize: (bytes: Buffer) => request.decode(bytes),
@@ -147,13 +160,14 @@ function codec<Q, S>(name: string, request: Codec<Q>, response: Codec<S>, respon
 }
 
 function serviceOf() {
-  const { hello, execute, cancelCall, fence, forget, shutdown } = methods;
+  const { hello, execute, calls, cancelCall, fence, forget, shutdown } = methods;
   return {
-    hello: codec(hello.name, hello.requestType, hello.responseType, false),
-    execute: codec(execute.name, execute.requestType, execute.responseType, true),
-    cancelCall: codec(cancelCall.name, cancelCall.requestType, cancelCall.responseType, false),
-    fence: codec(fence.name, fence.requestType, fence.responseType, false),
-    forget: codec(forget.name, forget.requestType, forget.responseType, false),
-    shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType, false),
+    hello: codec(hello.name, hello.requestType, hello.responseType),
+    execute: codec(execute.name, execute.requestType, execute.responseType, { responseStream: true }),
+    calls: codec(calls.name, calls.requestType, calls.responseType, { requestStream: true, responseStream: true }),
+    cancelCall: codec(cancelCall.name, cancelCall.requestType, cancelCall.responseType),
+    fence: codec(fence.name, fence.requestType, fence.responseType),
+    forget: codec(forget.name, forget.requestType, forget.responseType),
+    shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType),
   };
 }

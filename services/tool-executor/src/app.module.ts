@@ -1,14 +1,16 @@
+import { KeyRing } from '@margay/platform';
 import { Module, type Type } from '@nestjs/common';
 import { ExecutorGrpc } from './executor/executor.grpc';
 import { ExecutorService } from './executor/executor.service';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
-export function appModuleOf(registry: SandboxRegistry): Type {
+export function appModuleOf(registry: SandboxRegistry, keys: KeyRing): Type {
   @Module({
     providers: [
       ExecutorGrpc,
       { provide: SandboxRegistry, useValue: registry },
+      { provide: KeyRing, useValue: keys },
       { provide: ExecutorService, useFactory: () => new ExecutorService(registry) },
     ],
   })

@@ -52,7 +52,7 @@ export async function startToolExecutor(
   await registry.adopt();
   const application = await startGrpcApplication({
     service: SERVICE,
-    module: appModuleOf(registry),
+    module: appModuleOf(registry, keys),
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,

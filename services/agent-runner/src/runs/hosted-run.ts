@@ -103,7 +103,8 @@ export class HostedRun {
   private async runAgent(): Promise<RunOutcome> {
     const { model, provider, metrics, logger } = this.ports;
     const overhead = new StepOverhead((seconds) => metrics.overhead(seconds));
-    const tools = new ObservedTools(this.executorTools(), { metrics, overhead });
+    const executorTools = this.executorTools();
+    const tools = new ObservedTools(executorTools, { metrics, overhead });
     const end = await runAgent({
       model: new ObservedModel(model, { provider, metrics, overhead }),
       tools,
@@ -112,7 +113,7 @@ export class HostedRun {
       approvals: allowAll,
       clock: new SystemClock(),
       ids: new SystemIds(),
-    });
+    }).finally(() => executorTools.close());
     if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver('drain');
     logger.info({ outcome: end.outcome }, 'the run has left this runner');
     return end;

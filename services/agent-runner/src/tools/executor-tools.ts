@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ToolDescriptor, type executorPb } from '@margay/contracts';
-import { isMargayError } from '@margay/errors';
+import { isMargayError, type MargayError } from '@margay/errors';
 import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
-import type { GrpcClient, Logger } from '@margay/platform';
+import { currentTraceparent, type GrpcClient, type Logger } from '@margay/platform';
+import { CallStream } from '@margay/platform/calls';
 
 type ExecuteOptions = Parameters<Tools['execute']>[1];
 type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
@@ -32,8 +33,15 @@ export interface ExecutorToolsOptions {
 
 /** Tool calls of one run, through tool-executor. A lost connection leads to the same call again: it attaches. */
 export class ExecutorTools extends Tools {
+  private readonly calls: CallStream<executorPb.ExecuteRequest, executorPb.ExecuteResponse>;
+
   constructor(private readonly options: ExecutorToolsOptions) {
     super();
+    this.calls = new CallStream(() => options.client.calls({ grant: options.grant() }));
+  }
+
+  close(): void {
+    this.calls.close();
   }
 
   list(): Promise<ToolDescriptor[]> {
@@ -82,19 +90,17 @@ export class ExecutorTools extends Tools {
     signal: AbortSignal,
     doubt: Doubt,
   ): ToolOutcome | undefined {
-    if (!isMargayError(error)) {
-      this.options.logger.error({ err: error, toolCallId: invocation.callId }, 'a tool call failed unexpectedly');
-      return failed(invocation, { mayHaveRun: true }, 'the tool call failed inside Margay');
-    }
-    if (error.reason === 'stale_epoch') {
+    if (isMargayError(error) && error.reason === 'stale_epoch') {
       this.options.onFenced();
       return { ...CANCELLED, error: error.message };
     }
-    const isTransport = error.code === 'UNAVAILABLE' && error.reason !== 'sandbox_unavailable';
-    if (isTransport || error.code === 'CANCELLED' || error.code === 'INTERNAL') doubt.mayHaveRun = true;
+    if (leavesDoubt(error)) doubt.mayHaveRun = true;
     if (signal.aborted) return givenUp(invocation, signal, doubt);
-    if (isTransport || error.code === 'CANCELLED') return undefined;
-    return failed(invocation, doubt, error.message);
+    if (!isMargayError(error)) {
+      this.options.logger.error({ err: error, toolCallId: invocation.callId }, 'a tool call failed unexpectedly');
+      return failed(invocation, doubt, 'the tool call failed inside Margay');
+    }
+    return isTransport(error) ? undefined : failed(invocation, doubt, error.message);
   }
 
   private async attempt(
@@ -117,8 +123,8 @@ export class ExecutorTools extends Tools {
     // A stop for handing over only detaches; every other one has asked for the end of the call and waits for its outcome.
     const detach = detaching(signal);
     try {
-      const call = this.options.client.execute(request, { grant: this.options.grant(), signal: detach.signal });
-      // Read to its end: leaving a stream early resets it, and servers close connections with many resets.
+      const options = { grant: this.options.grant(), traceparent: currentTraceparent(), signal: detach.signal };
+      const call = this.calls.execute(request, options);
       for await (const { message } of call) {
         if (message?.$case === 'waiting') onWaiting?.();
         if (message?.$case === 'started') {
@@ -145,6 +151,16 @@ export class ExecutorTools extends Tools {
         this.options.logger.warn({ err: error, toolCallId: callId }, 'a call could not be cancelled'),
       );
   }
+}
+
+/** The connection failed, not the call. */
+function isTransport({ code, reason }: MargayError): boolean {
+  return code === 'CANCELLED' || (code === 'UNAVAILABLE' && reason !== 'sandbox_unavailable');
+}
+
+/** Nobody knows how far the call came. */
+function leavesDoubt(error: unknown): boolean {
+  return !isMargayError(error) || isTransport(error) || error.code === 'INTERNAL';
 }
 
 function isHandOver({ reason }: AbortSignal): boolean {

@@ -160,6 +160,7 @@ function executorHandlers() {
     execute: () => {
       throw new Error('not part of these specs');
     },
+    calls: (stream: { end(): void }) => stream.end(),
     cancelCall: refuse,
     fenceSession: refuse,
     release: refuse,

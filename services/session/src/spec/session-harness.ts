@@ -131,6 +131,7 @@ export class SessionHarness {
       execute: () => {
         throw new Error('not part of this spec');
       },
+      calls: (stream) => void stream.end(),
       cancelCall: refuse,
       release: refuse,
       fenceSession: (request) => {

@@ -1,9 +1,12 @@
-import type { executorPb } from '@margay/contracts';
+import { executorPb } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
-import type { CallContext, GrpcHandlers } from '@margay/platform';
+import { audienceOf, KeyRing, type CallContext, type GrpcHandlers } from '@margay/platform';
+import { serveCalls, type StartedCall } from '@margay/platform/calls';
 import { Injectable } from '@nestjs/common';
 import { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ExecutorService } from './executor.service';
+
+const AUDIENCE = audienceOf(executorPb.ExecutorDefinition);
 
 /** Runners act by their run grant; session acts on its own behalf. */
 @Injectable()
@@ -11,6 +14,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   constructor(
     private readonly executor: ExecutorService,
     private readonly registry: SandboxRegistry,
+    private readonly keys: KeyRing,
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
@@ -19,6 +23,11 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
 
   execute(request: executorPb.ExecuteRequest, context: CallContext): AsyncIterable<executorPb.ExecuteResponse> {
     return this.executor.execute(request, context.grant(), context.signal);
+  }
+
+  /** Each call brings its grant: the stream may outlive the one it was opened with. */
+  calls(stream: CallsStream): void {
+    serveCalls<executorPb.ExecuteRequest, executorPb.ExecuteResponse>(stream, (call) => this.call(call));
   }
 
   async cancelCall(
@@ -42,11 +51,18 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     return {};
   }
 
+  private async *call({ request, grant, traceparent, signal }: StartedCall<executorPb.ExecuteRequest>) {
+    const verified = await this.keys.verifyRunGrant(grant, AUDIENCE);
+    yield* this.executor.execute(request, verified, signal, traceparent);
+  }
+
   async release(request: executorPb.ReleaseRequest, context: CallContext): Promise<executorPb.ReleaseResponse> {
     await this.registry.release(tenantOfSession(context), request.sessionId);
     return {};
   }
 }
+
+type CallsStream = Parameters<GrpcHandlers<executorPb.ExecutorDefinition>['calls']>[0];
 
 /** The tenant session acts for; nobody else may fence or end sandboxes. */
 function tenantOfSession(context: CallContext): string {

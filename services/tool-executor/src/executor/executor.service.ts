@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/contracts';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
-import { ATTRIBUTE, iterateInSpan } from '@margay/platform';
+import { ATTRIBUTE, iterateInSpan, runWithTraceparent } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
 import { SANDBOX_CLASS } from '../metrics';
 import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
@@ -12,6 +12,12 @@ const ATTEMPTS = 3;
 /** A claim that takes longer shows itself. */
 const SHOW_WAITING_MS = 3_000;
 const CANCEL_GRACE_MS = 1_000;
+/** TERM, KILL and storing the result take this long beyond the grace at most. */
+const CANCEL_MARGIN_MS = 2_000;
+/** A sandbox ends its calls by itself at their time-out; one that has not by then is wedged or tampered with. */
+const OVERDUE_MS = 10_000;
+/** With these a sandbox refuses whom it should serve, if the records name no later owner. */
+const OWNER_REFUSED = new Set(['stale_epoch', 'sandbox_bound', 'grant_audience', 'grant_invalid']);
 
 interface Attempt {
   request: executorPb.ExecuteRequest;
@@ -20,6 +26,8 @@ interface Attempt {
   signal: AbortSignal;
   /** Output the caller has already. */
   offset: number;
+  /** An earlier sandbox was sent the call and did not say what became of it. */
+  mayHaveRun: boolean;
 }
 
 /** Tool calls into sandboxes; what a call means is decided by the sandbox's journal. */
@@ -38,19 +46,25 @@ export class ExecutorService {
     request: executorPb.ExecuteRequest,
     grant: RunGrant,
     signal: AbortSignal,
+    traceparent?: string,
   ): AsyncIterable<executorPb.ExecuteResponse> {
     const tool = findBuiltinTool(request.toolId);
     if (!tool) throw new InvalidArgumentError('unknown_tool', `There is no tool ${request.toolId}.`);
-    const attempt: Attempt = { request, tool, grant, signal, offset: request.fromOffset };
+    const attempt: Attempt = { request, tool, grant, signal, offset: request.fromOffset, mayHaveRun: false };
     for (let left = ATTEMPTS; ; left -= 1) {
       const sandbox = yield* this.obtain(grant);
       try {
-        yield* iterateInSpan('sandbox.execute', attributesOf(attempt), () => this.through(sandbox, attempt));
+        yield* runWithTraceparent(traceparent, () =>
+          iterateInSpan('sandbox.execute', attributesOf(attempt), () => this.through(sandbox, attempt)),
+        );
         return;
       } catch (error) {
-        if (signal.aborted || !isMargayError(error) || error.code !== 'UNAVAILABLE') throw error;
-        this.registry.forsake(sandbox);
-        if (left <= 1) throw unavailable(error);
+        if (signal.aborted || !(await this.mayTryAgain(sandbox, error, grant))) throw error;
+        attempt.mayHaveRun ||= isSilence(error);
+        if (left > 1) continue;
+        if (!isLost(attempt)) throw unavailable(error);
+        yield unknown(tool);
+        return;
       }
     }
   }
@@ -60,11 +74,36 @@ export class ExecutorService {
     if (!sandbox) return { state: 'not_found' };
     const token = grant ? await this.registry.tokenFor(sandbox, grant) : await this.registry.ownerToken(sandbox);
     const graceMs = call.graceMs > 0 ? call.graceMs : CANCEL_GRACE_MS;
-    return sandbox.client.cancelCall({ callId: call.callId, graceMs }, { grant: token });
+    const timeoutMs = graceMs + CANCEL_MARGIN_MS;
+    try {
+      return await sandbox.client.cancelCall({ callId: call.callId, graceMs }, { grant: token, timeoutMs });
+    } catch (error) {
+      if (!isSilence(error)) throw error;
+      // A command can stop the daemon, which is of the same user; it does not outlive a cancel by that.
+      await this.registry.replace(sandbox, { reason: 'cancel not answered', forget: 'nothing' });
+      return { state: 'cancelled' };
+    }
+  }
+
+  /** Sees to it that the next attempt meets another sandbox, where that can help. */
+  private async mayTryAgain(sandbox: LiveSandbox, error: unknown, grant: RunGrant): Promise<boolean> {
+    if (error instanceof SandboxOverdue) {
+      await this.registry.replace(sandbox, { reason: 'overdue', forget: 'nothing' });
+      return true;
+    }
+    if (!isMargayError(error)) return false;
+    if (error.code === 'UNAVAILABLE') {
+      this.registry.forsake(sandbox);
+      return true;
+    }
+    if (!OWNER_REFUSED.has(error.reason) || !this.registry.isCurrent(grant)) return false;
+    await this.registry.replace(sandbox, { reason: error.reason, forget: 'journal' });
+    return true;
   }
 
   private async *obtain(grant: RunGrant): AsyncGenerator<executorPb.ExecuteResponse, LiveSandbox> {
     const claim = this.registry.obtain(grant);
+    if (this.registry.find(grant.tenantId, grant.sessionId)) return claim;
     const timer = new AbortController();
     const slow = delay(SHOW_WAITING_MS, 'slow' as const, { signal: timer.signal });
     slow.catch(() => undefined); // stopped below
@@ -78,17 +117,65 @@ export class ExecutorService {
 
   private async *through(sandbox: LiveSandbox, attempt: Attempt): AsyncIterable<executorPb.ExecuteResponse> {
     const end = this.registry.use(sandbox);
+    let timer: NodeJS.Timeout | undefined;
     try {
       const token = await this.registry.tokenFor(sandbox, attempt.grant);
-      const stream = sandbox.client.execute(sandboxRequest(attempt), { grant: token, signal: attempt.signal });
-      for await (const { message } of stream) {
+      const request = sandboxRequest(attempt);
+      const overdue = new AbortController();
+      timer = setTimeout(() => overdue.abort(), request.timeoutMs + OVERDUE_MS);
+      const signal = AbortSignal.any([attempt.signal, overdue.signal]);
+      const stream = sandbox.calls.execute(request, { grant: token, signal });
+      for await (const { message } of untilOverdue(stream, overdue.signal)) {
         if (message?.$case === 'output') attempt.offset = message.value.offset + message.value.bytes.length;
-        yield executorMessage(message, sandbox.incarnation);
+        // Another journal does not know the call; without that word the caller would take it for one that never ran.
+        const isOther = message?.$case === 'wrongIncarnation' && isLost(attempt);
+        yield isOther ? unknown(attempt.tool) : executorMessage(message, sandbox.incarnation);
       }
     } finally {
+      clearTimeout(timer);
       end();
     }
   }
+}
+
+/** The sandbox did not end a call that it should have ended by itself. */
+class SandboxOverdue extends Error {}
+
+async function* untilOverdue<T>(stream: AsyncIterable<T>, overdue: AbortSignal): AsyncIterable<T> {
+  try {
+    yield* stream;
+  } catch (cause) {
+    throw overdue.aborted ? new SandboxOverdue('The sandbox did not end a call in time.', { cause }) : cause;
+  }
+}
+
+/** Errors after which the call may be running, or have run. */
+function isSilence(error: unknown): boolean {
+  if (error instanceof SandboxOverdue) return true;
+  if (!isMargayError(error) || error.reason === 'sandbox_closing') return false;
+  return error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED';
+}
+
+/** Nobody can tell any more whether it took effect, and it must not take effect twice. */
+function isLost({ tool, mayHaveRun }: Attempt): boolean {
+  return tool.effect === 'unkeyed' && mayHaveRun;
+}
+
+function unknown(tool: ToolDescriptor): executorPb.ExecuteResponse {
+  const result = `The sandbox was lost while '${tool.tool_id}' was running; whether it took effect is unknown. Look before you repeat it.`;
+  return {
+    message: {
+      $case: 'finished',
+      value: {
+        status: 'unknown',
+        resultJson: JSON.stringify(result),
+        limitHit: 'restart',
+        changedFiles: [],
+        durationMs: 0,
+        unchanged: false,
+      },
+    },
+  };
 }
 
 function attributesOf({ request, tool, grant }: Attempt) {

@@ -30,6 +30,12 @@ export interface SandboxEndpoint {
   root: string;
 }
 
+export interface ReleaseOptions {
+  reason: string;
+  /** Without its `journal` the next claim is another incarnation; `everything` also takes home and temporary files. */
+  forget: 'nothing' | 'journal' | 'everything';
+}
+
 export type LostListener = (ref: SandboxRef, reason: string) => void;
 
 /** Where sandboxes come from (cluster §1.1). Verbs are idempotent by sandbox. */
@@ -37,9 +43,11 @@ export abstract class SandboxDriver {
   abstract readonly isolation: Isolation;
   /** The session's sandbox, started if there is none; resolves when its socket is open. */
   abstract claim(request: ClaimRequest): Promise<SandboxRef>;
+  /** The sandbox that a session has, had or will have. */
+  abstract refOf(tenantId: string, sessionId: string): SandboxRef;
   abstract endpoint(ref: SandboxRef): Promise<SandboxEndpoint>;
-  /** Ends it; with `forget` its journal goes too, so the next claim is another incarnation. The workspace stays. */
-  abstract release(ref: SandboxRef, options: { reason: string; forget: boolean }): Promise<void>;
+  /** Ends it, if it runs. The workspace stays. */
+  abstract release(ref: SandboxRef, options: ReleaseOptions): Promise<void>;
   /** Sandboxes that an earlier life of this process left running. */
   abstract survivors(): SandboxRef[];
   /** The highest epoch known for a session, kept beyond the life of its sandbox. */

@@ -9,6 +9,7 @@ import {
   type ClaimRequest,
   type Epoch,
   type LostListener,
+  type ReleaseOptions,
   type SandboxRef,
 } from './sandbox-driver';
 import { SandboxGrants } from './sandbox-grants';
@@ -18,7 +19,7 @@ import { SandboxRegistry } from './sandbox-registry';
 class FakeDriver extends SandboxDriver {
   readonly isolation = 'none';
   readonly claims: ClaimRequest[] = [];
-  readonly releases: { sessionId: string; forget: boolean; reason: string }[] = [];
+  readonly releases: ({ sessionId: string } & ReleaseOptions)[] = [];
   readonly epochs = new Map<string, Epoch>();
   left: SandboxRef[] = [];
   private listener: LostListener = () => undefined;
@@ -34,11 +35,15 @@ class FakeDriver extends SandboxDriver {
     return { sandboxId: 'sb1', tenantId, sessionId };
   }
 
+  refOf(tenantId: string, sessionId: string): SandboxRef {
+    return { sandboxId: 'sb1', tenantId, sessionId };
+  }
+
   async endpoint() {
     return { address: this.address, root: '/workspace' };
   }
 
-  async release({ sessionId }: SandboxRef, options: { reason: string; forget: boolean }): Promise<void> {
+  async release({ sessionId }: SandboxRef, options: ReleaseOptions): Promise<void> {
     this.releases.push({ sessionId, ...options });
   }
 
@@ -138,7 +143,7 @@ describe('SandboxRegistry', () => {
     expect(driver.releases).toEqual([]);
     now += 1;
     await registry.sweep();
-    expect(driver.releases).toEqual([{ sessionId: 's1', forget: false, reason: 'idle' }]);
+    expect(driver.releases).toEqual([{ sessionId: 's1', forget: 'nothing', reason: 'idle' }]);
     await registry.obtain(grantOf());
     expect(driver.claims).toHaveLength(2);
   });
@@ -160,7 +165,7 @@ describe('SandboxRegistry', () => {
     await registry.obtain(grantOf());
     expect(driver.claims).toHaveLength(2);
     await registry.obtain(grantOf({ workspace: { kind: 'path', path: '/p' } }));
-    expect(driver.releases).toEqual([{ sessionId: 's1', forget: false, reason: 'other workspace' }]);
+    expect(driver.releases).toEqual([{ sessionId: 's1', forget: 'nothing', reason: 'other workspace' }]);
     expect(driver.claims[2]?.workspace).toEqual({ kind: 'path', path: '/p' });
   });
 
@@ -183,7 +188,7 @@ describe('SandboxRegistry', () => {
   it('forgets the journal only when it is released', async () => {
     await registry.obtain(grantOf());
     await registry.release('t1', 's1');
-    expect(driver.releases).toEqual([{ sessionId: 's1', forget: true, reason: 'released' }]);
+    expect(driver.releases).toEqual([{ sessionId: 's1', forget: 'everything', reason: 'released' }]);
   });
 
   it('takes over what an earlier life left, and uses it for the next call', async () => {
@@ -197,7 +202,7 @@ describe('SandboxRegistry', () => {
   it('ends a left one that does not answer', async () => {
     driver.left = [{ sandboxId: 'other', tenantId: 't1', sessionId: 's9' }];
     await registry.adopt();
-    expect(driver.releases).toEqual([{ sessionId: 's9', forget: false, reason: 'unanswering' }]);
+    expect(driver.releases).toEqual([{ sessionId: 's9', forget: 'nothing', reason: 'unanswering' }]);
   });
 });
 

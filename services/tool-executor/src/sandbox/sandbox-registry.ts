@@ -1,11 +1,13 @@
 import { sandboxdPb, type RunGrant } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
+import { CallStream } from '@margay/platform/calls';
 import { ATTRIBUTE, grpcClient, withSpan, type GrpcClient, type Logger } from '@margay/platform';
 import {
   isLowerEpoch,
   type ClaimRequest,
   type Epoch,
   type Isolation,
+  type ReleaseOptions,
   type SandboxDriver,
   type SandboxRef,
 } from './sandbox-driver';
@@ -16,6 +18,8 @@ type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
 export interface LiveSandbox {
   ref: SandboxRef;
   client: SandboxdClient;
+  /** All calls into it share one stream. */
+  calls: CallStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
   incarnation: string;
   /** Equal for equal workspaces. */
   workspaceKey: string;
@@ -123,7 +127,25 @@ export class SandboxRegistry {
   async release(tenantId: string, sessionId: string): Promise<void> {
     await this.claiming.get(sessionId)?.catch(() => undefined); // then there is nothing to end
     const sandbox = this.find(tenantId, sessionId);
-    if (sandbox) await this.end(sandbox, { reason: 'released', forget: true });
+    const options = { reason: 'released', forget: 'everything' } as const;
+    if (sandbox) return this.end(sandbox, options);
+    if (this.live.has(sessionId)) return;
+    // One that ended before has left its files.
+    await this.ending.get(sessionId);
+    await this.options.driver.release(this.options.driver.refOf(tenantId, sessionId), options);
+  }
+
+  /** Ends a sandbox that does not do what it is asked, without asking; the next call claims again. */
+  async replace(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
+    const { ref } = sandbox;
+    this.options.logger.warn({ sandboxId: ref.sandboxId, sessionId: ref.sessionId, ...options }, 'replacing a sandbox');
+    this.forsake(sandbox);
+    await this.options.driver.release(ref, options);
+  }
+
+  /** Whether no later owner of the run is known, whatever the sandbox says. */
+  isCurrent(grant: RunGrant): boolean {
+    return this.isHighest(grant.tenantId, grant.sessionId, epochOf(grant));
   }
 
   /** Sandboxes that survived an earlier life of this process; they are used, or end when idle. */
@@ -134,7 +156,7 @@ export class SandboxRegistry {
         this.live.set(ref.sessionId, await this.connect(ref, epoch, ''));
       } catch (error) {
         this.options.logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a left sandbox does not answer, ending it');
-        await this.options.driver.release(ref, { reason: 'unanswering', forget: false });
+        await this.options.driver.release(ref, { reason: 'unanswering', forget: 'nothing' });
       }
     }
   }
@@ -143,7 +165,7 @@ export class SandboxRegistry {
   async sweep(): Promise<void> {
     const due = this.now() - this.options.idleStopMs;
     const idle = [...this.live.values()].filter((sandbox) => sandbox.activeCalls === 0 && sandbox.lastUsedAt <= due);
-    await Promise.all(idle.map((sandbox) => this.end(sandbox, { reason: 'idle', forget: false })));
+    await Promise.all(idle.map((sandbox) => this.end(sandbox, { reason: 'idle', forget: 'nothing' })));
   }
 
   /** Counts a call; call the result when it is over. */
@@ -158,7 +180,7 @@ export class SandboxRegistry {
   async close(): Promise<void> {
     await Promise.allSettled(this.claiming.values());
     await Promise.all(
-      [...this.live.values()].map((sandbox) => this.end(sandbox, { reason: 'shutdown', forget: false })),
+      [...this.live.values()].map((sandbox) => this.end(sandbox, { reason: 'shutdown', forget: 'nothing' })),
     );
   }
 
@@ -178,7 +200,7 @@ export class SandboxRegistry {
   private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
     const { tenantId, sessionId, workspace } = grant;
     if (previous && previous.workspaceKey !== '')
-      await this.end(previous, { reason: 'other workspace', forget: false });
+      await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
     else if (previous) this.drop(sessionId);
     await this.ending.get(sessionId);
     const startedAt = performance.now();
@@ -192,24 +214,32 @@ export class SandboxRegistry {
     return sandbox;
   }
 
-  /** A sandbox may be dying when it is claimed; one that does not answer is ended and replaced once. */
+  /** A sandbox may be dying or damaged when it is claimed; one that does not answer is ended and replaced once. */
   private async claimAnswering(request: ClaimRequest, workspaceKey: string): Promise<LiveSandbox> {
     const { driver, logger } = this.options;
     const ref = await driver.claim(request);
     try {
       return await this.connect(ref, request.minimum, workspaceKey);
     } catch (error) {
-      if (!isMargayError(error) || error.code !== 'UNAVAILABLE') throw error;
+      if (!isMargayError(error) || !this.isHighest(ref.tenantId, ref.sessionId, request.minimum)) throw error;
       logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, replacing it');
-      await driver.release(ref, { reason: 'unanswering', forget: false });
+      const isSilent = error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED';
+      // What refuses its own session has been tampered with.
+      await driver.release(ref, { reason: 'unanswering', forget: isSilent ? 'nothing' : 'journal' });
       return this.connect(await driver.claim(request), request.minimum, workspaceKey);
     }
+  }
+
+  private isHighest(tenantId: string, sessionId: string, epoch: Epoch): boolean {
+    const known = this.options.driver.highestEpoch(tenantId, sessionId);
+    return !known || !isLowerEpoch(epoch, known);
   }
 
   private async connect(ref: SandboxRef, epoch: Epoch, workspaceKey: string): Promise<LiveSandbox> {
     const { address } = await this.options.driver.endpoint(ref);
     const client = grpcClient(sandboxdPb.SandboxdDefinition, address);
-    const sandbox = { ref, client, incarnation: '', workspaceKey, activeCalls: 0, lastUsedAt: this.now() };
+    const calls = new CallStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>(() => client.calls());
+    const sandbox = { ref, client, calls, incarnation: '', workspaceKey, activeCalls: 0, lastUsedAt: this.now() };
     try {
       const grant = await this.adminToken(sandbox, epoch);
       const { incarnation } = await client.hello({ workspaceId: '' }, { grant, timeoutMs: HELLO_TIMEOUT_MS });
@@ -220,7 +250,7 @@ export class SandboxRegistry {
     }
   }
 
-  private end(sandbox: LiveSandbox, options: { reason: string; forget: boolean }): Promise<void> {
+  private end(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
     const { sessionId } = sandbox.ref;
     this.live.delete(sessionId);
     const end = this.shutDown(sandbox, options).finally(() => this.ending.delete(sessionId));
@@ -228,19 +258,21 @@ export class SandboxRegistry {
     return end;
   }
 
-  private async shutDown(sandbox: LiveSandbox, options: { reason: string; forget: boolean }): Promise<void> {
+  private async shutDown(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
     const { ref, client } = sandbox;
     const grant = await this.ownerToken(sandbox);
     const asked = client.shutdown({ graceMs: SHUTDOWN_GRACE_MS }, { grant, timeoutMs: SHUTDOWN_GRACE_MS });
     // One that does not answer is ended by the driver all the same.
     await asked.catch((error: unknown) => this.options.logger.debug({ err: error }, 'shutdown was not answered'));
     await this.options.driver.release(ref, options);
+    sandbox.calls.close();
     client.close();
   }
 
   private drop(sessionId: string): void {
     const sandbox = this.live.get(sessionId);
     this.live.delete(sessionId);
+    sandbox?.calls.close();
     sandbox?.client.close();
   }
 

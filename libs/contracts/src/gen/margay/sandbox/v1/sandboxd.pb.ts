@@ -109,6 +109,37 @@ export interface ShutdownRequest {
 export interface ShutdownResponse {
 }
 
+export interface CallsRequest {
+  /** Chosen by the caller, one per call of this stream. */
+  call: number;
+  /** Starts the call. */
+  execute?:
+    | ExecuteRequest
+    | undefined;
+  /** Checked when the call starts. */
+  grant: string;
+  traceparent: string;
+  /** No frame of the call is wanted any more; it goes on. */
+  leave: boolean;
+}
+
+export interface CallsResponse {
+  call: number;
+  response?:
+    | ExecuteResponse
+    | undefined;
+  /** The last frame of a call: it failed, or with `end` there is no more. */
+  failure?: CallFailure | undefined;
+  end: boolean;
+}
+
+export interface CallFailure {
+  /** gRPC status code. */
+  code: number;
+  reason: string;
+  message: string;
+}
+
 function createBaseHelloRequest(): HelloRequest {
   return { workspaceId: "" };
 }
@@ -1788,6 +1819,363 @@ export const ShutdownResponse: MessageFns<ShutdownResponse> = {
   },
 };
 
+function createBaseCallsRequest(): CallsRequest {
+  return { call: 0, execute: undefined, grant: "", traceparent: "", leave: false };
+}
+
+export const CallsRequest: MessageFns<CallsRequest> = {
+  encode(message: CallsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.call !== 0) {
+      writer.uint32(8).uint32(message.call);
+    }
+    if (message.execute !== undefined) {
+      ExecuteRequest.encode(message.execute, writer.uint32(18).fork()).join();
+    }
+    if (message.grant !== "") {
+      writer.uint32(26).string(message.grant);
+    }
+    if (message.traceparent !== "") {
+      writer.uint32(34).string(message.traceparent);
+    }
+    if (message.leave !== false) {
+      writer.uint32(40).bool(message.leave);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CallsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCallsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.call = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.execute = ExecuteRequest.decode(reader, reader.uint32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.grant = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.traceparent = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.leave = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CallsRequest {
+    return {
+      call: isSet(object.call) ? globalThis.Number(object.call) : 0,
+      execute: isSet(object.execute) ? ExecuteRequest.fromJSON(object.execute) : undefined,
+      grant: isSet(object.grant) ? globalThis.String(object.grant) : "",
+      traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : "",
+      leave: isSet(object.leave) ? globalThis.Boolean(object.leave) : false,
+    };
+  },
+
+  toJSON(message: CallsRequest): unknown {
+    const obj: any = {};
+    if (message.call !== 0) {
+      obj.call = Math.round(message.call);
+    }
+    if (message.execute !== undefined) {
+      obj.execute = ExecuteRequest.toJSON(message.execute);
+    }
+    if (message.grant !== "") {
+      obj.grant = message.grant;
+    }
+    if (message.traceparent !== "") {
+      obj.traceparent = message.traceparent;
+    }
+    if (message.leave !== false) {
+      obj.leave = message.leave;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CallsRequest>, I>>(base?: I): CallsRequest {
+    return CallsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CallsRequest>, I>>(object: I): CallsRequest {
+    const message = createBaseCallsRequest();
+    message.call = object.call ?? 0;
+    message.execute = (object.execute !== undefined && object.execute !== null)
+      ? ExecuteRequest.fromPartial(object.execute)
+      : undefined;
+    message.grant = object.grant ?? "";
+    message.traceparent = object.traceparent ?? "";
+    message.leave = object.leave ?? false;
+    return message;
+  },
+};
+
+function createBaseCallsResponse(): CallsResponse {
+  return { call: 0, response: undefined, failure: undefined, end: false };
+}
+
+export const CallsResponse: MessageFns<CallsResponse> = {
+  encode(message: CallsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.call !== 0) {
+      writer.uint32(8).uint32(message.call);
+    }
+    if (message.response !== undefined) {
+      ExecuteResponse.encode(message.response, writer.uint32(18).fork()).join();
+    }
+    if (message.failure !== undefined) {
+      CallFailure.encode(message.failure, writer.uint32(26).fork()).join();
+    }
+    if (message.end !== false) {
+      writer.uint32(32).bool(message.end);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CallsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCallsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.call = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.response = ExecuteResponse.decode(reader, reader.uint32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.failure = CallFailure.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.end = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CallsResponse {
+    return {
+      call: isSet(object.call) ? globalThis.Number(object.call) : 0,
+      response: isSet(object.response) ? ExecuteResponse.fromJSON(object.response) : undefined,
+      failure: isSet(object.failure) ? CallFailure.fromJSON(object.failure) : undefined,
+      end: isSet(object.end) ? globalThis.Boolean(object.end) : false,
+    };
+  },
+
+  toJSON(message: CallsResponse): unknown {
+    const obj: any = {};
+    if (message.call !== 0) {
+      obj.call = Math.round(message.call);
+    }
+    if (message.response !== undefined) {
+      obj.response = ExecuteResponse.toJSON(message.response);
+    }
+    if (message.failure !== undefined) {
+      obj.failure = CallFailure.toJSON(message.failure);
+    }
+    if (message.end !== false) {
+      obj.end = message.end;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CallsResponse>, I>>(base?: I): CallsResponse {
+    return CallsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CallsResponse>, I>>(object: I): CallsResponse {
+    const message = createBaseCallsResponse();
+    message.call = object.call ?? 0;
+    message.response = (object.response !== undefined && object.response !== null)
+      ? ExecuteResponse.fromPartial(object.response)
+      : undefined;
+    message.failure = (object.failure !== undefined && object.failure !== null)
+      ? CallFailure.fromPartial(object.failure)
+      : undefined;
+    message.end = object.end ?? false;
+    return message;
+  },
+};
+
+function createBaseCallFailure(): CallFailure {
+  return { code: 0, reason: "", message: "" };
+}
+
+export const CallFailure: MessageFns<CallFailure> = {
+  encode(message: CallFailure, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.code !== 0) {
+      writer.uint32(8).int32(message.code);
+    }
+    if (message.reason !== "") {
+      writer.uint32(18).string(message.reason);
+    }
+    if (message.message !== "") {
+      writer.uint32(26).string(message.message);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CallFailure {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCallFailure();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.code = reader.int32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CallFailure {
+    return {
+      code: isSet(object.code) ? globalThis.Number(object.code) : 0,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      message: isSet(object.message) ? globalThis.String(object.message) : "",
+    };
+  },
+
+  toJSON(message: CallFailure): unknown {
+    const obj: any = {};
+    if (message.code !== 0) {
+      obj.code = Math.round(message.code);
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    if (message.message !== "") {
+      obj.message = message.message;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CallFailure>, I>>(base?: I): CallFailure {
+    return CallFailure.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CallFailure>, I>>(object: I): CallFailure {
+    const message = createBaseCallFailure();
+    message.code = object.code ?? 0;
+    message.reason = object.reason ?? "";
+    message.message = object.message ?? "";
+    return message;
+  },
+};
+
 /** The daemon inside a sandbox; only tool-executor calls it, with a signed grant in the metadata `margay-grant`. */
 export type SandboxdDefinition = typeof SandboxdDefinition;
 export const SandboxdDefinition = {
@@ -1807,6 +2195,15 @@ export const SandboxdDefinition = {
       requestType: ExecuteRequest as typeof ExecuteRequest,
       requestStream: false,
       responseType: ExecuteResponse as typeof ExecuteResponse,
+      responseStream: true,
+      options: {},
+    },
+    /** The same for any number of calls over one stream, which costs a fraction of a stream per call. */
+    calls: {
+      name: "Calls",
+      requestType: CallsRequest as typeof CallsRequest,
+      requestStream: true,
+      responseType: CallsResponse as typeof CallsResponse,
       responseStream: true,
       options: {},
     },
