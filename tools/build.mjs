@@ -87,7 +87,6 @@ async function bundle() {
           platform: 'node',
           target: 'node24',
           format: 'cjs',
-          keepNames: true,
           logLevel: 'error',
           define: { 'import.meta.url': '__bundleUrl' },
           banner: { js: "const __bundleUrl = require('node:url').pathToFileURL(__filename).href;" },

@@ -16,7 +16,7 @@ export const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 export async function prepare(script, progress) {
   if (!isInstalled()) {
     progress('installing packages (npm ci), a minute or two');
-    await run(npm(), ['ci'], 'npm ci failed; see its messages above');
+    await run(npm(), ['ci', '--loglevel=error'], 'npm ci failed; see its messages above');
   }
   if (existsSync(pinnedNode) && realpathSync(pinnedNode) !== realpathSync(process.execPath)) return again(script);
   if (Number(process.versions.node.split('.')[0]) < 24) {

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Clock, Ids } from '@margay/engine';
 
 export class SystemClock extends Clock {
@@ -11,8 +10,18 @@ export class SystemClock extends Clock {
     return performance.now();
   }
 
-  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
-    await sleep(ms, undefined, signal ? { signal } : {}).catch(() => undefined);
+  /** Without `timers/promises`: an aborted sleep would make an error with a stack, and each step aborts several. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      if (signal?.aborted) return resolve();
+      const wake = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, ms);
+      signal?.addEventListener('abort', wake, { once: true });
+    });
   }
 }
 
