@@ -7,6 +7,7 @@ const options = {
   ],
   environment: { HOME: '/home/agent' },
   canDisableUserNamespaces: true,
+  hasFilter: true,
   command: ['/margay/bin/node', 'x'],
 };
 
@@ -20,7 +21,7 @@ describe('bubblewrapArguments', () => {
     for (const kind of ['user', 'pid', 'ipc', 'uts', 'net']) expect(args).toContain(`--unshare-${kind}`);
     expect(args).toContain('--disable-userns');
     expect(args).toContain('--clearenv');
-    expect(after(args, '--remount-ro', 1)).toEqual([['/']]);
+    expect(after(args, '--remount-ro', 1)).toEqual([['/dev'], ['/']]);
     expect(after(args, '--setenv', 2)).toEqual([['HOME', '/home/agent']]);
     expect(args.slice(-3)).toEqual(['--', '/margay/bin/node', 'x']);
   });

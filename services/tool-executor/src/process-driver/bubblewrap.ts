@@ -13,8 +13,10 @@ export interface BubblewrapOptions {
   environment: Readonly<Record<string, string>>;
   /** The path the workspace has outside, so that absolute paths of a project still lead into it. */
   hostPath?: string;
-  /** bubblewrap ≥ 0.8 can forbid further user namespaces. */
+  /** bubblewrap ≥ 0.8 can forbid further user namespaces (and, since 0.7, bound a tmpfs). */
   canDisableUserNamespaces: boolean;
+  /** Whether a filter of system calls comes in at `SECCOMP_FD`. */
+  hasFilter: boolean;
   command: readonly string[];
 }
 
@@ -22,6 +24,10 @@ export const WORKSPACE = '/workspace';
 export const AGENT_HOME = '/home/agent';
 /** bubblewrap writes here which process is the first one inside. */
 export const INFO_FD = 3;
+/** bubblewrap reads the filter of system calls here. */
+export const SECCOMP_FD = 4;
+/** Memory that files may take in /dev/shm; nothing else of /dev can be written. */
+const SHARED_MEMORY_BYTES = 256 * 1024 * 1024;
 
 const ROOT_FOLDERS = ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32'];
 /** What programs need of /etc; nothing of it is secret. */
@@ -51,6 +57,9 @@ export function bubblewrapArguments(options: BubblewrapOptions): string[] {
     ...['--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-net', '--unshare-cgroup-try'],
     ...(options.canDisableUserNamespaces ? ['--disable-userns'] : []),
     ...['--new-session', '--hostname', 'sandbox', '--clearenv', '--proc', '/proc', '--dev', '/dev'],
+    ...(options.canDisableUserNamespaces ? ['--size', String(SHARED_MEMORY_BYTES)] : []),
+    ...['--perms', '1777', '--tmpfs', '/dev/shm', '--remount-ro', '/dev'],
+    ...(options.hasFilter ? ['--seccomp', String(SECCOMP_FD)] : []),
     ...systemMounts(),
     ...options.mounts.flatMap(({ source, target, isReadOnly }) => [
       isReadOnly ? '--ro-bind' : '--bind',

@@ -4,13 +4,22 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { chmod, mkdtemp, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
 import { killTree } from '@margay/toolbox';
 import type { Isolation } from '../sandbox/sandbox-driver';
-import { AGENT_HOME, bubblewrapArguments, stagedCommand, WORKSPACE, type Mount } from './bubblewrap';
+import {
+  AGENT_HOME,
+  bubblewrapArguments,
+  INFO_FD,
+  SECCOMP_FD,
+  stagedCommand,
+  WORKSPACE,
+  type Mount,
+} from './bubblewrap';
 import type { User } from './sandbox-folder';
+import { seccompFilter } from './seccomp';
 
 export interface LaunchOptions {
   isolation: Isolation;
@@ -80,6 +89,7 @@ export class Launcher {
       const { node, entry } = launch.program ?? { node: process.execPath, entry: this.options.entry };
       return spawn(node, [...nodeFlags, entry, ...daemonArguments], { ...options, ...drop, env: environment });
     }
+    const filter = seccompFilter();
     const inside = {
       mounts: [
         ...launch.mounts,
@@ -87,6 +97,7 @@ export class Launcher {
         { source: this.options.entry, target: ENTRY, isReadOnly: true },
       ],
       environment,
+      hasFilter: filter !== undefined,
       canDisableUserNamespaces: this.options.canDisableUserNamespaces,
       command: [NODE, ...nodeFlags, ENTRY, ...daemonArguments],
       ...(launch.hostPath === undefined ? {} : { hostPath: launch.hostPath }),
@@ -95,7 +106,13 @@ export class Launcher {
       stage === undefined
         ? ['bwrap', ...bubblewrapArguments(inside)]
         : stagedCommand({ ...inside, ...user, stage, cgroups: launch.cgroups, bases: this.basesOf(launch) });
-    return spawn(command, argv, { ...options, env: STARTER_ENVIRONMENT });
+    const stdio = [...options.stdio, 'pipe' as const];
+    const child = spawn(command, argv, { ...options, stdio, env: STARTER_ENVIRONMENT });
+    const filterEntry = child.stdio[SECCOMP_FD] as Writable;
+    // A starter that fails early reads nothing; its end says so.
+    filterEntry.on('error', () => undefined);
+    filterEntry.end(filter);
+    return child;
   }
 
   private basesOf(launch: LaunchOptions): string[] {
@@ -127,7 +144,8 @@ export class Launcher {
     });
     try {
       const ready = once(child.stdout as Readable, 'data');
-      const info = launch.isolation === 'bwrap' ? innerPid(child.stdio[3] as Readable) : Promise.resolve(undefined);
+      const info =
+        launch.isolation === 'bwrap' ? innerPid(child.stdio[INFO_FD] as Readable) : Promise.resolve(undefined);
       const [, inner] = await Promise.race([Promise.all([ready, info]), ended, late]);
       return inner;
     } catch (error) {
@@ -136,7 +154,7 @@ export class Launcher {
       for (const promise of [ended, late]) promise.catch(() => undefined); // the race has its winner
       timer.abort();
       child.stdout?.destroy();
-      (child.stdio[3] as Readable | undefined)?.destroy();
+      for (const extra of child.stdio.slice(INFO_FD)) extra?.destroy();
     }
   }
 }

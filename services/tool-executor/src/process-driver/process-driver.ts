@@ -9,6 +9,7 @@ import {
   type Epoch,
   type Isolation,
   type LostListener,
+  type ReleaseOptions,
   type SandboxEndpoint,
   type SandboxRef,
 } from '../sandbox/sandbox-driver';
@@ -95,12 +96,16 @@ export class ProcessDriver extends SandboxDriver {
     return this.turns.take(sandboxId, () => this.start(sandboxId, request));
   }
 
+  refOf(tenantId: string, sessionId: string): SandboxRef {
+    return { sandboxId: sandboxIdOf(sessionId), tenantId, sessionId };
+  }
+
   async endpoint({ sandboxId }: SandboxRef): Promise<SandboxEndpoint> {
     const root = this.isolation === 'bwrap' ? INSIDE_PATHS.root : (this.parts.records.find(sandboxId)?.folder ?? '');
     return { address: `unix:${path.join(this.parts.sockets.base, sandboxId, 'run', 's')}`, root };
   }
 
-  release(ref: SandboxRef, { reason, forget }: { reason: string; forget: boolean }): Promise<void> {
+  release(ref: SandboxRef, { reason, forget }: ReleaseOptions): Promise<void> {
     const { sandboxId, sessionId } = ref;
     this.ending.add(sandboxId);
     return this.turns
@@ -108,7 +113,8 @@ export class ProcessDriver extends SandboxDriver {
         const record = this.parts.records.find(sandboxId);
         if (!record || record.tenantId !== ref.tenantId) return;
         await this.end(record, STOP_WAIT_MS);
-        if (forget) await this.folderOf(sandboxId).forget();
+        if (forget === 'everything') await this.folderOf(sandboxId).forget();
+        if (forget === 'journal') await this.folderOf(sandboxId).forgetJournal();
         this.options.logger.info({ sandboxId, sessionId, reason }, 'sandbox ended');
       })
       .finally(() => this.ending.delete(sandboxId));
@@ -144,7 +150,7 @@ export class ProcessDriver extends SandboxDriver {
     refuseForeign(this.parts.records.all(), { sandboxId, tenantId: request.tenantId, isShared });
     const { tenantId, sessionId } = request;
     const known = this.parts.records.find(sandboxId);
-    const workspace = await this.workspaces.locate(sessionId, request.workspace);
+    const workspace = await this.workspaces.locate(request, this.parts.records.all());
     if (known && (await this.isUsable(known, workspace))) return { sandboxId, tenantId, sessionId };
     if (known) await this.end(known, 0);
     const user = await this.userFor(known, workspace);
@@ -163,10 +169,26 @@ export class ProcessDriver extends SandboxDriver {
       lastUsedAt: Date.now(),
     };
     await this.parts.records.save(record);
-    const folder = this.folderOf(sandboxId);
-    await folder.prepare(user, this.options.trust);
-    await this.watch(record, await this.launch(record, folder, request.workspace.kind === 'path'));
+    await this.watch(record, await this.launchAtLast(record, request.workspace.kind === 'path'));
     return { sandboxId, tenantId, sessionId };
+  }
+
+  /** What the daemon keeps lies within reach of commands: if it cannot start on that, it starts without. */
+  private async launchAtLast(record: SandboxRecord, isInPlace: boolean): Promise<Launched> {
+    const { sandboxId, sessionId } = record;
+    const folder = this.folderOf(sandboxId);
+    await folder.prepare(record, this.options.trust);
+    try {
+      return await this.launch(record, folder, isInPlace);
+    } catch (error) {
+      this.options.logger.warn(
+        { sandboxId, sessionId, err: error },
+        'sandbox did not start, trying without its journal',
+      );
+      await folder.forgetJournal();
+      await folder.prepare(record, this.options.trust);
+      return this.launch(record, folder, isInPlace);
+    }
   }
 
   private async launch(record: SandboxRecord, folder: SandboxFolder, isInPlace: boolean): Promise<Launched> {
@@ -235,7 +257,7 @@ export class ProcessDriver extends SandboxDriver {
     if (!isGone) await killAll(record.processes);
     if (!isGone) await areGone(record.processes, STOP_WAIT_MS);
     // Without bubblewrap, commands outlive their daemon.
-    if (this.isolation === 'uid' && isOwnUid(record.uid)) await killUser(record.uid);
+    if (this.isolation === 'uid' && this.isOnlyUser(record)) await killUser(record.uid);
     // The kernel takes its time with control groups; nobody but the next claim has to wait for that.
     this.turns
       .take(record.sandboxId, () => this.parts.cgroups.remove(record.sandboxId))
@@ -244,6 +266,11 @@ export class ProcessDriver extends SandboxDriver {
       );
     const current = this.parts.records.find(record.sandboxId) ?? record;
     await this.parts.records.save({ ...current, processes: [], lastUsedAt: Date.now() });
+  }
+
+  private isOnlyUser({ uid, sandboxId }: SandboxRecord): boolean {
+    const others = this.parts.records.all().filter((record) => record.sandboxId !== sandboxId);
+    return isOwnUid(uid) && !others.some((record) => record.uid === uid && record.processes.length > 0);
   }
 
   private async adopt(): Promise<void> {

@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto';
-import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { createHash, randomBytes } from 'node:crypto';
+import { chmod, chown, mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
@@ -38,6 +38,8 @@ export class SandboxFolder {
     await mkdir(this.path, { recursive: true, mode: 0o711 });
     for (const name of OWN_FOLDERS) {
       await mkdir(this.file(name), { recursive: true, mode: 0o700 });
+      // Its user may have locked itself out.
+      await chmod(this.file(name), 0o700);
       if (process.getuid?.() === 0) await chown(this.file(name), user.uid, user.gid);
     }
     await writeFile(this.file('trust.pem'), trust, { mode: 0o644 });
@@ -48,7 +50,24 @@ export class SandboxFolder {
 
   /** Removes the journal and everything temporary; the record stays. */
   async forget(): Promise<void> {
-    for (const name of OWN_FOLDERS) await rm(this.file(name), { recursive: true, force: true });
+    for (const name of OWN_FOLDERS) await this.discard(name);
+  }
+
+  /** Removes what the daemon keeps, so that the next one is another incarnation. */
+  async forgetJournal(): Promise<void> {
+    for (const name of ['run', 'state']) await this.discard(name);
+  }
+
+  /** The name is free afterwards, even if something in the folder cannot be removed. */
+  private async discard(name: string): Promise<void> {
+    const trash = this.file(`${name}-${randomBytes(4).toString('hex')}`);
+    try {
+      await rename(this.file(name), trash);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+      throw error;
+    }
+    await rm(trash, { recursive: true, force: true }).catch(() => undefined); // goes with the record
   }
 }
 

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import type { RunGrant } from '@margay/contracts';
 import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
 import type { User } from './sandbox-folder';
+import type { SandboxRecord } from './sandbox-records';
 
 const run = promisify(execFile);
 
@@ -39,6 +40,12 @@ const REFUSED = [
   '/var',
 ];
 
+export interface Claim {
+  tenantId: string;
+  sessionId: string;
+  workspace: RunGrant['workspace'];
+}
+
 /** Decides where a session's files lie and whose they are. A user's folder is never given to another user. */
 export class Workspaces {
   private readonly own: string;
@@ -47,18 +54,20 @@ export class Workspaces {
     this.own = path.join(options.home, 'workspaces');
   }
 
-  async locate(sessionId: string, workspace: RunGrant['workspace']): Promise<Workspace> {
+  async locate({ sessionId, tenantId, workspace }: Claim, records: readonly SandboxRecord[] = []): Promise<Workspace> {
     if (workspace.kind === 'own') return this.makeOwn(sessionId);
     const folder = await realpath(workspace.path).catch((cause: unknown) => {
       throw new FailedPreconditionError('workspace_missing', `There is no folder ${workspace.path}.`, { cause });
     });
     await this.refuseUnfit(folder);
+    if (this.isCopy(folder)) refuseForeign(folder, { sessionId, tenantId }, records);
     const facts = await stat(folder);
     if (!facts.isDirectory()) throw new FailedPreconditionError('workspace_missing', `${folder} is not a folder.`);
     if (!this.options.isRoot) return { folder };
+    // A copy that npm start made is ours to give away, once: sessions that share it share its user too.
+    const isGiven = records.some((record) => record.folder === folder && record.uid === facts.uid);
+    if (this.isCopy(folder) && !isGiven) return { folder };
     if (facts.uid !== 0) return { folder, owner: { uid: facts.uid, gid: facts.gid } };
-    // A copy that npm start made is ours to give away.
-    if (this.isCopy(folder)) return { folder };
     throw new FailedPreconditionError(
       'workspace_owned_by_root',
       `The folder ${folder} belongs to root, and a model's shell never runs as root. Start with --workspace-copy to work on a copy, or give the folder to an ordinary user.`,
@@ -102,4 +111,24 @@ export class Workspaces {
       `${folder} cannot be a workspace: it holds parts of the system or of Margay itself. Choose a project folder.`,
     );
   }
+}
+
+/** Nobody gets at another tenant's folder, or at the one that belongs to a session alone, by naming its path. */
+function refuseForeign(
+  folder: string,
+  { tenantId, sessionId }: Omit<Claim, 'workspace'>,
+  records: readonly SandboxRecord[],
+): void {
+  const isForeign = records.some((record) => {
+    const isMeant = [record.folder, folder].some((outer) =>
+      [record.folder, folder].every((inner) => inner === outer || inner.startsWith(outer + path.sep)),
+    );
+    const isAlone = path.basename(record.folder) === record.sessionId;
+    return isMeant && (record.tenantId !== tenantId || (isAlone && record.sessionId !== sessionId));
+  });
+  if (!isForeign) return;
+  throw new FailedPreconditionError(
+    'workspace_refused',
+    `${folder} cannot be a workspace: it belongs to another session. Choose a project folder.`,
+  );
 }
