@@ -1,2 +1,4 @@
 export { startAgentRunner } from './start';
 export { AgentRunnerConfig } from './config';
+export { GrpcInbox } from './journal/grpc-inbox';
+export { GrpcJournal, type GrpcJournalOptions, type OwnedRun } from './journal/grpc-journal';

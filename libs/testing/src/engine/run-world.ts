@@ -14,6 +14,9 @@ import {
 import { scriptedModel, type ScriptedModel } from './scripted-model';
 import { VirtualClock } from './virtual-clock';
 
+/** Real servers take real time. */
+const PATIENCE_MS = 3_000;
+
 /** An engine with everything around it in memory, and one session. */
 export interface RunWorld extends Omit<MemoryPorts, 'clock'> {
   clock: VirtualClock;
@@ -59,9 +62,10 @@ export async function runWorld(
   };
 }
 
-/** Waits until something holds; nothing but what is ready runs meanwhile. */
+/** Waits until something holds; in a world without real time nothing but what is ready runs meanwhile. */
 export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (let turn = 0; turn < 10_000; turn += 1) {
+  const patientUntilMs = performance.now() + PATIENCE_MS;
+  for (let turn = 0; turn < 10_000 || performance.now() < patientUntilMs; turn += 1) {
     if (await holds()) return;
     await new Promise((resolve) => setImmediate(resolve));
   }
