@@ -123,7 +123,7 @@ it('makes one tree of a run, from the request to the model, the tool and the str
     });
   }
 
-  const toolPath = ['margay.tools.v1.Executor/Execute', 'execute_tool aider_shell_tool', ...AGENT_PATH];
+  const toolPath = ['execute_tool aider_shell_tool', ...AGENT_PATH];
   const [tool] = named(spans(), 'execute_tool aider_shell_tool');
   expect(tool?.attributes).toMatchObject({
     'gen_ai.tool.name': 'aider_shell_tool',

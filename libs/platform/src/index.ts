@@ -13,6 +13,7 @@ export {
   currentTraceparent,
   isTraced,
   iterateInSpan,
+  iterateWithTraceparent,
   markFailed,
   openSpan,
   runWithTraceparent,

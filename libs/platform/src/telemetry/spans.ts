@@ -111,6 +111,16 @@ export function runWithTraceparent<T>(traceparent: string | undefined, fn: () =>
   return isEnabled ? context.with(contextOf(traceparent), fn) : fn();
 }
 
+/** Iterates as a continuation of the trace another process started; without one, outside any trace. */
+export function iterateWithTraceparent<T>(
+  traceparent: string | undefined,
+  iterate: () => AsyncIterable<T>,
+): AsyncIterable<T> {
+  if (!isEnabled) return iterate();
+  const parent = contextOf(traceparent);
+  return iterating({ run: (fn) => context.with(parent, fn), end: () => undefined }, iterate);
+}
+
 /** Fields that tie a log line to its trace; a new object each time, since the logger writes into it. */
 export function currentTraceIds(): { traceId?: string; spanId?: string } {
   const active = isEnabled ? trace.getActiveSpan()?.spanContext() : undefined;

@@ -1,3 +1,4 @@
+import { context, propagation, trace } from '@opentelemetry/api';
 import type { NodeSDKConfiguration } from '@opentelemetry/sdk-node';
 import { isTracingWanted } from './config';
 import { enableSpans } from './spans';
@@ -39,6 +40,8 @@ export async function startTelemetry(options: TelemetryOptions): Promise<Telemet
     close: async () => {
       enableSpans(false);
       await sdk.shutdown();
+      // Or the next start in this process would find its place taken.
+      for (const api of [trace, context, propagation]) api.disable();
     },
   };
 }

@@ -1,6 +1,6 @@
 import { executorPb } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
-import { audienceOf, KeyRing, type CallContext, type GrpcHandlers } from '@margay/platform';
+import { audienceOf, iterateWithTraceparent, KeyRing, type CallContext, type GrpcHandlers } from '@margay/platform';
 import { serveCalls, type StartedCall } from '@margay/platform/calls';
 import { Injectable } from '@nestjs/common';
 import { SandboxRegistry } from '../sandbox/sandbox-registry';
@@ -53,7 +53,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
 
   private async *call({ request, grant, traceparent, signal }: StartedCall<executorPb.ExecuteRequest>) {
     const verified = await this.keys.verifyRunGrant(grant, AUDIENCE);
-    yield* this.executor.execute(request, verified, signal, traceparent);
+    yield* iterateWithTraceparent(traceparent, () => this.executor.execute(request, verified, signal));
   }
 
   async release(request: executorPb.ReleaseRequest, context: CallContext): Promise<executorPb.ReleaseResponse> {

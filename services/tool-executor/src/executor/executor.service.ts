@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/contracts';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
-import { ATTRIBUTE, iterateInSpan, runWithTraceparent } from '@margay/platform';
+import { ATTRIBUTE, iterateInSpan } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
 import { SANDBOX_CLASS } from '../metrics';
 import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
@@ -46,7 +46,6 @@ export class ExecutorService {
     request: executorPb.ExecuteRequest,
     grant: RunGrant,
     signal: AbortSignal,
-    traceparent?: string,
   ): AsyncIterable<executorPb.ExecuteResponse> {
     const tool = findBuiltinTool(request.toolId);
     if (!tool) throw new InvalidArgumentError('unknown_tool', `There is no tool ${request.toolId}.`);
@@ -54,9 +53,7 @@ export class ExecutorService {
     for (let left = ATTEMPTS; ; left -= 1) {
       const sandbox = yield* this.obtain(grant);
       try {
-        yield* runWithTraceparent(traceparent, () =>
-          iterateInSpan('sandbox.execute', attributesOf(attempt), () => this.through(sandbox, attempt)),
-        );
+        yield* iterateInSpan('sandbox.execute', attributesOf(attempt), () => this.through(sandbox, attempt));
         return;
       } catch (error) {
         if (signal.aborted || !(await this.mayTryAgain(sandbox, error, grant))) throw error;

@@ -2,6 +2,7 @@ import { sandboxdPb, type RunGrant } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { CallStream } from '@margay/platform/calls';
 import { ATTRIBUTE, grpcClient, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import { SANDBOX_CLASS } from '../metrics';
 import {
   isLowerEpoch,
   type ClaimRequest,
@@ -76,8 +77,10 @@ export class SandboxRegistry {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
-      await this.noteEpoch(grant);
-      return known;
+      if (known.activeCalls > 0 || (await this.options.driver.hasWorkspace(known.ref))) {
+        await this.noteEpoch(grant);
+        return known;
+      }
     }
     const running = this.claiming.get(sessionId);
     if (running) return running;
@@ -186,7 +189,11 @@ export class SandboxRegistry {
 
   private async observedClaim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
     const startedAt = performance.now();
-    const attributes = { [ATTRIBUTE.conversation]: grant.sessionId, [ATTRIBUTE.tenant]: grant.tenantId };
+    const attributes = {
+      [ATTRIBUTE.conversation]: grant.sessionId,
+      [ATTRIBUTE.tenant]: grant.tenantId,
+      [ATTRIBUTE.sandboxClass]: SANDBOX_CLASS,
+    };
     try {
       const sandbox = await withSpan('sandbox.claim', attributes, () => this.claim(grant, previous));
       this.options.observer?.claimed((performance.now() - startedAt) / 1_000);
