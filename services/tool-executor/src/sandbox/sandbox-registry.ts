@@ -77,10 +77,8 @@ export class SandboxRegistry {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
-      if (known.activeCalls > 0 || (await this.options.driver.hasWorkspace(known.ref))) {
-        await this.noteEpoch(grant);
-        return known;
-      }
+      await this.noteEpoch(grant);
+      return known;
     }
     const running = this.claiming.get(sessionId);
     if (running) return running;
