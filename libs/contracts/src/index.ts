@@ -16,6 +16,7 @@ export {
   type EventType,
   type StoredEvent,
 } from './events';
+export { isNestedDeeper, JSON_DEPTH_MAX } from './nesting';
 export { METADATA, Principal, Role, RunGrant, SandboxGrant } from './principal';
 export { LiveCommit, LiveDelta, SessionState, SessionStatus, SessionSummary } from './session-state';
 export { subjects } from './subjects';

@@ -33,8 +33,16 @@ export interface FinishedRun {
   steps: number;
 }
 
-/** Ends the run. @returns undefined if messages came that want an answer first; `carried` is then still to be stored */
-export async function tryFinish(run: AgentRun, carried: Carried, closing: Closing): Promise<FinishedRun | undefined> {
+/**
+ * Ends the run. @returns undefined if messages came that want an answer first; `carried` is then still to be stored
+ * @param stop what it gives up at
+ */
+export async function tryFinish(
+  run: AgentRun,
+  carried: Carried,
+  closing: Closing,
+  stop: AbortSignal = run.stop,
+): Promise<FinishedRun | undefined> {
   const text = closing.text === '' ? closureMarker(closing) : closing.text;
   const completion: Completion = {
     done: true,
@@ -51,8 +59,8 @@ export async function tryFinish(run: AgentRun, carried: Carried, closing: Closin
       ...(unread === undefined ? {} : { consumedTo: unread }),
     };
     const finishing = run.ports.journal.finish(progress, { text, completion });
-    if ((await untilAborted(finishing, run.stop)) === 'finished') return finished(run, closing, text, completion);
-    await newsOf(run, unread);
+    if ((await untilAborted(finishing, stop)) === 'finished') return finished(run, closing, text, completion);
+    await newsOf(run, unread, stop);
   }
 }
 
@@ -62,10 +70,10 @@ export function unreadUpTo(run: AgentRun): number | undefined {
 }
 
 /** The log holds messages beyond the last one seen; the inbox may show them a little later. */
-async function newsOf(run: AgentRun, seen: number | undefined): Promise<void> {
+async function newsOf(run: AgentRun, seen: number | undefined, stop: AbortSignal): Promise<void> {
   while (unreadUpTo(run) === seen) {
-    run.stop.throwIfAborted();
-    await run.ports.clock.sleep(INBOX_POLL_MS, run.stop);
+    stop.throwIfAborted();
+    await run.ports.clock.sleep(INBOX_POLL_MS, stop);
   }
 }
 

@@ -65,17 +65,22 @@ async function drive(run: AgentRun): Promise<FinishedRun> {
   }
 }
 
-/** A mistake of the engine ends the run in words; a run that is not ours any more is left alone. */
+/**
+ * A mistake of the engine ends the run in words, and so does a commit that the log refuses: the next owner would write
+ * the same. A run that is not ours any more is left alone.
+ */
 async function afterFailure(run: AgentRun, error: unknown): Promise<RunOutcome> {
-  if (error instanceof RunStopped || run.stop.aborted) return stopped(run.stop.aborted ? run.stop.reason : error);
-  const closing = failureClosing('internal', `the engine failed: ${messageOf(error)}`, []);
+  const { stop } = run.ports.inbox;
+  const cause: unknown = run.stop.aborted ? run.stop.reason : error;
+  if (cause instanceof RunStopped || stop.aborted) return stopped(cause);
+  const closing = failureClosing('internal', `the engine failed: ${messageOf(cause)}`, []);
   try {
-    const ended = await tryFinish(run, nothing(), closing);
+    const ended = await tryFinish(run, nothing(), closing, stop);
     if (ended) return ended;
   } catch (secondary) {
-    return stopped(secondary instanceof RunStopped ? secondary : error);
+    return stopped(secondary instanceof RunStopped ? secondary : cause);
   }
-  throw error;
+  throw cause;
 }
 
 function stopped(error: unknown): RunOutcome {

@@ -3,6 +3,7 @@ import type { ToolInvocation, ToolOutcome } from '../ports';
 import { readKey } from '../state/read-cache';
 import type { RecordedCall, ToolRecord } from '../state/records';
 import { prepareArguments, type PreparedArguments } from '../tools/arguments';
+import { parseModelJson } from '../tools/parse-json';
 import { failedResult, shapeResult, type ShapedResult } from '../tools/shape-result';
 import { timeoutSeconds } from '../tools/timeout';
 import type { AgentRun } from './agent-run';
@@ -48,7 +49,7 @@ export function prepareCall(run: AgentRun, call: RecordedCall, model: string): P
 /** Arguments that can't be used are shown as they came. */
 function rawInput(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text === '' ? '{}' : text);
+    const value = parseModelJson(text === '' ? '{}' : text);
     return typeof value === 'object' && value !== null ? value : { arguments: value };
   } catch {
     return { arguments: text };

@@ -1,3 +1,4 @@
+import { parseModelJson } from '../tools/parse-json';
 import type { Turn } from './turn';
 
 const SAME_TURNS = 3;
@@ -52,7 +53,7 @@ export class Guards {
 function isMalformed(argumentsText: string): boolean {
   if (argumentsText.trim() === '') return false;
   try {
-    JSON.parse(argumentsText);
+    parseModelJson(argumentsText);
     return false;
   } catch {
     return true;

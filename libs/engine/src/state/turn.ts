@@ -1,5 +1,6 @@
 import { canonicalJson } from '@margay/log';
 import type { ModelMessage } from '../ports';
+import { parseModelJson } from '../tools/parse-json';
 import type { AssistantRecord, RecordedCall, ToolRecord } from './records';
 
 export const INTERRUPTED_RESULT = '[Tool execution was interrupted]';
@@ -68,7 +69,7 @@ export class Turn {
 
 function sortedArguments(text: string): string {
   try {
-    return canonicalJson(JSON.parse(text));
+    return canonicalJson(parseModelJson(text));
   } catch {
     return text; // malformed arguments are compared as they are
   }

@@ -31,6 +31,14 @@ it('says what is no JSON', () => {
   expect(errorOf(local, '{"query": "ca')).toMatch(/^the arguments are not valid JSON \(.+\); send them again$/);
 });
 
+it.each([
+  ['list', '['.repeat(50_000) + ']'.repeat(50_000)],
+  ['text', JSON.stringify(`{"query":${'['.repeat(2_000)}${']'.repeat(2_000)}}`)],
+])('refuses a %s that is nested too deep for whoever reads it', (kind, value) => {
+  const text = kind === 'text' ? value : `{"query":${value}}`;
+  expect(errorOf(local, text)).toMatch(kind === 'text' ? /must be a JSON object/ : /nested more than 100 levels deep/);
+});
+
 it('says what is missing, unknown or wrong, and which fields there are', () => {
   expect(errorOf(local, '{"limit":0,"colour":"red"}')).toBe(
     "invalid arguments for 'find': missing required field 'query'; unknown field 'colour'; limit must be >= 1 (fields: query (required), limit)",

@@ -1,4 +1,5 @@
 import type { ToolDescriptor } from '@margay/contracts';
+import { parseModelJson } from './parse-json';
 import { findFaults } from './validate';
 
 export type PreparedArguments = { ok: true; args: Record<string, unknown> } | { ok: false; error: string };
@@ -24,7 +25,7 @@ export function prepareArguments(descriptor: ToolDescriptor, argumentsText: stri
 function parse(text: string): { ok: true; value: unknown } | { ok: false; error: string } {
   if (text.trim() === '') return { ok: true, value: {} };
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseModelJson(text);
     if (value === null) return { ok: true, value: {} };
     return { ok: true, value: typeof value === 'string' ? unquote(value) : value };
   } catch (error) {
@@ -35,7 +36,7 @@ function parse(text: string): { ok: true; value: unknown } | { ok: false; error:
 /** Some models send the arguments as JSON within a JSON string. */
 function unquote(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseModelJson(text);
     return isObject(value) ? value : text;
   } catch {
     return text; // plain text
