@@ -99,3 +99,21 @@ it('takes usage that comes without choices', () => {
   collector.add({ choices: null, usage: { prompt_tokens: 5, completion_tokens: 1 } } as unknown as ChatCompletionChunk);
   expect(collector.answer({ model: 'm', chars: 0 }).usage).toMatchObject({ inputTokens: 5, outputTokens: 1 });
 });
+
+it('never lets a wrong count cost the answer', () => {
+  const collector = new AnswerCollector();
+  const usage = {
+    prompt_tokens: 10.4,
+    completion_tokens: -3,
+    prompt_tokens_details: { cached_tokens: 'many' },
+    completion_tokens_details: { reasoning_tokens: 1e300 },
+  };
+  collector.add({ choices: null, usage } as unknown as ChatCompletionChunk);
+  expect(collector.answer({ model: 'm', chars: 0 }).usage).toEqual({
+    inputTokens: 10,
+    outputTokens: 0,
+    cacheReadTokens: 0,
+    cacheCreationTokens: 0,
+    reasoningTokens: 0,
+  });
+});

@@ -103,12 +103,18 @@ const CHARS_PER_TOKEN = 4;
 
 function toUsage(usage: CompletionUsage): ModelUsage {
   return {
-    inputTokens: usage.prompt_tokens ?? 0,
-    outputTokens: usage.completion_tokens ?? 0,
-    cacheReadTokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
-    cacheCreationTokens: usage.cache_creation_input_tokens ?? 0,
-    reasoningTokens: usage.completion_tokens_details?.reasoning_tokens ?? 0,
+    inputTokens: count(usage.prompt_tokens),
+    outputTokens: count(usage.completion_tokens),
+    cacheReadTokens: count(usage.prompt_tokens_details?.cached_tokens),
+    cacheCreationTokens: count(usage.cache_creation_input_tokens),
+    reasoningTokens: count(usage.completion_tokens_details?.reasoning_tokens),
   };
+}
+
+/** Some servers estimate fractions, or count in texts; a wrong count must not cost the answer. */
+function count(tokens: unknown): number {
+  const number = Math.round(Number(tokens ?? 0));
+  return Number.isSafeInteger(number) && number > 0 ? number : 0;
 }
 
 function finishReason(reason: string | undefined, hasCalls: boolean): ModelAnswer['finishReason'] {
