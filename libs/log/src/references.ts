@@ -48,7 +48,20 @@ export function packRecord(record: object, payloads: readonly object[]): string 
   return JSON.stringify(map(record as Json, { onText, onObject: () => undefined, onKey: escapeKey }));
 }
 
-function textPlaces(payloads: readonly object[]): Map<string, [number, string]> {
+type TextPlaces = ReadonlyMap<string, [number, string]>;
+
+/** All records of a commit ask about the same payloads: looked through for each, a commit would cost its square. */
+const placesOfPayloads = new WeakMap<readonly object[], TextPlaces>();
+
+function textPlaces(payloads: readonly object[]): TextPlaces {
+  const known = placesOfPayloads.get(payloads);
+  if (known) return known;
+  const places = findTextPlaces(payloads);
+  placesOfPayloads.set(payloads, places);
+  return places;
+}
+
+function findTextPlaces(payloads: readonly object[]): TextPlaces {
   const places = new Map<string, [number, string]>();
   payloads.forEach((payload, index) => {
     for (const [field, value] of Object.entries(payload)) {
