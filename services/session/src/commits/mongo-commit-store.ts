@@ -1,13 +1,7 @@
-import { CommitStore, commitKey, type CommitDocument, type Head } from '@margay/log';
+import { CommitStore, commitKey, type CommitDocument } from '@margay/log';
 import type { Collection, Filter, FindOptions } from 'mongodb';
 import { isDuplicateKey } from '../store/mongo-errors';
-
-/** A commit as MongoDB holds it: open JSON (the head) as text, since its keys may hold dots and dollars. */
-interface StoredCommit extends Omit<CommitDocument, 'head' | 'effectsDueAt'> {
-  head: string;
-  /** Milliseconds since the epoch; absent once the effects are applied. */
-  effectsDueAt?: number;
-}
+import { fromStored, numberOf, toStored, type StoredCommit } from './commit.mapper';
 
 interface SessionBound {
   _id: string;
@@ -48,7 +42,7 @@ export class MongoCommitStore extends CommitStore {
     commitId: string,
     options: { linearizable?: boolean } = {},
   ): Promise<CommitDocument | undefined> {
-    return fromStored(await this.commits.findOne({ sessionId, commitIds: commitId }, readConcernOf(options)));
+    return documentOf(await this.commits.findOne({ sessionId, commitIds: commitId }, readConcernOf(options)));
   }
 
   async readNumber(
@@ -56,7 +50,7 @@ export class MongoCommitStore extends CommitStore {
     c: number,
     options: { linearizable?: boolean } = {},
   ): Promise<CommitDocument | undefined> {
-    return fromStored(await this.commits.findOne({ _id: commitKey(sessionId, c) }, readConcernOf(options)));
+    return documentOf(await this.commits.findOne({ _id: commitKey(sessionId, c) }, readConcernOf(options)));
   }
 
   async *range(sessionId: string, from: number, to = 9_999_999_999): AsyncIterable<CommitDocument> {
@@ -64,9 +58,9 @@ export class MongoCommitStore extends CommitStore {
     let expected = Math.max(1, from);
     for await (const stored of this.commits.find(filter, readConcernOf({})).sort({ _id: 1 }).batchSize(PAGE)) {
       // A page that skips a number was read while it was being written: what follows is for the next reader.
-      if (stored.c !== expected) return;
+      if (numberOf(stored._id) !== expected) return;
       expected += 1;
-      yield fromStored(stored) as CommitDocument;
+      yield fromStored(stored);
     }
   }
 
@@ -75,9 +69,9 @@ export class MongoCommitStore extends CommitStore {
       .find({ sessionId, ts0: { $lte: ts } }, readConcernOf({}))
       .sort({ ts0: -1 })
       .limit(1)
-      .project<{ c: number }>({ c: 1 })
+      .project<{ _id: string }>({ _id: 1 })
       .next();
-    return found?.c ?? 0;
+    return found ? numberOf(found._id) : 0;
   }
 
   async lowerBound(sessionId: string): Promise<number> {
@@ -100,12 +94,21 @@ export class MongoCommitStore extends CommitStore {
       .find({ effectsDueAt: { $lte: beforeMs } }, readConcernOf({}))
       .sort({ effectsDueAt: 1 })
       .limit(limit);
-    return (await found.toArray()).map((stored) => fromStored(stored) as CommitDocument);
+    return (await found.toArray()).map(fromStored);
   }
 
   async clearEffectsMark(id: string): Promise<void> {
     await this.commits.updateOne({ _id: id }, { $unset: { effectsDueAt: 1 } });
   }
+
+  /** A mark that was cleared meanwhile stays cleared. */
+  async postponeEffects(id: string, untilMs: number): Promise<void> {
+    await this.commits.updateOne({ _id: id, effectsDueAt: { $lt: untilMs } }, { $set: { effectsDueAt: untilMs } });
+  }
+}
+
+function documentOf(stored: StoredCommit | null): CommitDocument | undefined {
+  return stored ? fromStored(stored) : undefined;
 }
 
 /** Never what a fail-over may still take back: a successor of such a commit would stand on nothing. */
@@ -113,14 +116,4 @@ function readConcernOf({ linearizable }: { linearizable?: boolean }): FindOption
   return linearizable
     ? { readConcern: { level: 'linearizable' }, maxTimeMS: LINEARIZABLE_MAX_MS }
     : { readConcern: { level: 'majority' } };
-}
-
-function toStored(document: CommitDocument): StoredCommit {
-  const { head, effectsDueAt, ...rest } = document;
-  return { ...rest, head: JSON.stringify(head), ...(effectsDueAt === null ? {} : { effectsDueAt }) };
-}
-
-function fromStored(stored: StoredCommit | null): CommitDocument | undefined {
-  if (!stored) return undefined;
-  return { ...stored, head: JSON.parse(stored.head) as Head, effectsDueAt: stored.effectsDueAt ?? null };
 }
