@@ -11,7 +11,13 @@ const open = <T extends z.ZodRawShape>(shape: T) => z.looseObject(shape);
 export const EVENT_PAYLOADS = {
   session: open({ event: z.string() }),
   context: open({}),
-  run_accepted: open({ session_id: z.string(), run_id: z.string(), ts: z.string() }),
+  run_accepted: open({
+    session_id: z.string(),
+    run_id: z.string(),
+    ts: z.string(),
+    /** How the sandbox is kept apart, where that is not by bubblewrap: `uid`, `none`. */
+    sandbox: z.string().optional(),
+  }),
   user: open({ text: z.string(), attachments: z.array(z.unknown()).optional() }),
   user_steer: open({ text: z.string() }),
   assistant: open({ text: z.string() }),

@@ -33,7 +33,7 @@ function requestOf(command: Command): object {
   switch (command.kind) {
     case 'accept':
     case 'message': {
-      const { traceparent: _trace, options, ...run } = command.run;
+      const { traceparent: _trace, isolation: _isolation, options, ...run } = command.run;
       return { ...command, run: { ...run, options: { ...options, engineVersion: undefined } } };
     }
     case 'terminate':

@@ -1,4 +1,5 @@
 import type { EventInput } from '@margay/contracts';
+import type { BlobReference } from './blobs';
 import type { LogRecord, OpenRecord, RunOptions } from './record';
 
 interface Identified {
@@ -18,6 +19,8 @@ export interface CreateCommand extends Identified {
 /** What a new run needs, whoever asks for it. */
 export interface RunRequest {
   text: string;
+  /** Where the whole text lies; `text` is a preview of it then. */
+  textBlob?: BlobReference;
   /** Merged into the session's context. */
   context: Record<string, unknown>;
   binding: { project: string | null; cwd: string | null };
@@ -26,6 +29,8 @@ export interface RunRequest {
   pool: string;
   options: RunOptions;
   traceparent?: string;
+  /** How its sandbox is kept apart, where that is not the usual way: people are told. */
+  isolation?: string;
   /**
    * SHA-256 of what the client sent: repeats are told by it, since the rest also depends on the session's present state
    * and on the trace. Absent: the whole command counts.
@@ -117,6 +122,8 @@ export interface FinishCommand extends RunnerScoped {
   consumedTo?: number;
   /** Final answer, or a closure marker in parentheses. */
   text: string;
+  /** Where the whole text lies; `text` is a preview of it then. */
+  textBlob?: BlobReference;
   completion: Completion;
 }
 

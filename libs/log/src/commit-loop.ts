@@ -95,8 +95,9 @@ export class CommitLoop {
 
   /** Takes note of an end that somebody else's commit made known. */
   observe(sessionId: string, tip: Tip): void {
-    const lane = this.lanes.get(sessionId);
-    if (lane && !lane.isBusy && (lane.cache?.head.c ?? 0) < tip.head.c) lane.cache = tip;
+    if (tip.head.c === 0) return;
+    const lane = this.lane(sessionId);
+    if (!lane.isBusy && (lane.cache?.head.c ?? 0) < tip.head.c) lane.cache = tip;
   }
 
   /** Refuses new commands and gives up retrying; what was sent may still be stored. */
@@ -257,7 +258,8 @@ export class CommitLoop {
     for (;;) {
       const occupant = await this.retrying(() => this.store.readNumber(lane.sessionId, document.c));
       if (occupant) {
-        lane.cache = tipOf(occupant);
+        // Many may have followed: a replica that was away does not walk through them one by one.
+        lane.cache = await this.retrying(() => readTip(this.store, lane.sessionId, occupant));
         return true;
       }
       const waitedMs = this.clock.monotonicMs() - startedMs;

@@ -10,6 +10,7 @@ import type {
 import { reject, type Accepted, type DecideRules, type Decision } from './decision';
 import type { Head, HeadRun } from './head';
 import type { LogRecord } from './record';
+import { privateText, publicText, type SaidText } from './said-text';
 
 /** Longer words of a completion are cut in the head; its event has them whole. */
 const LAST_RUN_WORD_CHARS = 60;
@@ -94,7 +95,7 @@ export function finish(head: Head, run: HeadRun, command: FinishCommand, rules: 
   if ('reject' in consumed) return consumed;
   if (consumed.consumedTo < head.inboxEnd && rules.finishNeedsInbox)
     return reject('inbox', `inbox items ${consumed.consumedTo + 1}..${head.inboxEnd} have not reached the model`);
-  const ended = endRun(head, run, command.text, command.completion);
+  const ended = endRun(head, run, command, command.completion);
   return {
     ...ended,
     events: [...command.events.map((event) => ({ event, runId: run.id })), ...ended.events],
@@ -103,7 +104,7 @@ export function finish(head: Head, run: HeadRun, command: FinishCommand, rules: 
 }
 
 /** The closing events of a run and a head without it. */
-export function endRun(head: Head, run: HeadRun, text: string, completion: Completion): Accepted {
+export function endRun(head: Head, run: HeadRun, said: SaidText, completion: Completion): Accepted {
   return {
     head: {
       ...head,
@@ -123,10 +124,10 @@ export function endRun(head: Head, run: HeadRun, text: string, completion: Compl
       },
     },
     events: [
-      { event: { type: 'assistant', payload: { text } }, runId: run.id },
+      { event: { type: 'assistant', payload: publicText(said) }, runId: run.id },
       { event: { type: 'completion', payload: { ...completion, ...traceOf(run) } }, runId: run.id },
     ],
-    records: [{ kind: 'end', runId: run.id, doneReason: completion.done_reason, text }],
+    records: [{ kind: 'end', runId: run.id, doneReason: completion.done_reason, text: privateText(said) }],
     answer: {},
   };
 }

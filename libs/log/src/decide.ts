@@ -10,6 +10,7 @@ import type {
   TerminateCommand,
 } from './command';
 import { claim, endRun, finish, ownRun, requeue, step, takeover, traceOf } from './decide-run';
+import { privateText, publicText, type SaidText } from './said-text';
 import { ALL_DECIDE_RULES, isRejected, reject, type Accepted, type DecideRules, type Decision } from './decision';
 import type { Answer } from './document';
 import { HEAD_MAX_BYTES, type Head, type HeadRun } from './head';
@@ -128,8 +129,17 @@ function startRun(head: Head, request: RunRequest, ts: number): Decision {
   const acceptedAt = isoMicros(ts + 1);
   const events: EventInput[] = [
     { type: 'context', payload: request.context },
-    { type: 'run_accepted', payload: { session_id: head.sessionId, run_id: runId, ts: acceptedAt, ...traceOf(run) } },
-    { type: 'user', payload: { text: request.text, ...attachments } },
+    {
+      type: 'run_accepted',
+      payload: {
+        session_id: head.sessionId,
+        run_id: runId,
+        ts: acceptedAt,
+        ...(request.isolation === undefined ? {} : { sandbox: request.isolation }),
+        ...traceOf(run),
+      },
+    },
+    { type: 'user', payload: { ...publicText(request), ...attachments } },
   ];
   return {
     head: {
@@ -145,7 +155,7 @@ function startRun(head: Head, request: RunRequest, ts: number): Decision {
     events: events.map((event) => ({ event, runId })),
     records: [
       { kind: 'run', runId, options: request.options },
-      { kind: 'user', runId, text: request.text, attachments: request.attachments },
+      { kind: 'user', runId, text: privateText(request), attachments: request.attachments },
     ],
     answer: { session_id: head.sessionId, run_id: runId, steered: false },
   };
@@ -158,20 +168,20 @@ function titleFrom(text: string): string | null {
 }
 
 function steer(head: Head, command: MessageCommand): Decision {
-  return inboxItem(head, 'steer', command.run.text, { session_id: head.sessionId, steered: true });
+  return inboxItem(head, 'steer', command.run, { session_id: head.sessionId, steered: true });
 }
 
 function interrupt(head: Head, command: InterruptCommand): Decision {
   if (!head.run) return noActiveRun(head, command);
-  return inboxItem(head, 'interrupt', INTERRUPT_TEXT, { session_id: head.sessionId, interrupted: true });
+  return inboxItem(head, 'interrupt', { text: INTERRUPT_TEXT }, { session_id: head.sessionId, interrupted: true });
 }
 
-function inboxItem(head: Head, item: 'steer' | 'interrupt', text: string, answer: Answer): Decision {
+function inboxItem(head: Head, item: 'steer' | 'interrupt', said: SaidText, answer: Answer): Decision {
   const n = head.inboxEnd + 1;
   return {
     head: { ...head, inboxEnd: n },
-    events: [{ event: { type: 'user_steer', payload: { text } }, runId: head.run?.id ?? null }],
-    records: [{ kind: 'inbox', n, item, text }],
+    events: [{ event: { type: 'user_steer', payload: publicText(said) }, runId: head.run?.id ?? null }],
+    records: [{ kind: 'inbox', n, item, text: privateText(said) }],
     answer,
   };
 }
@@ -187,12 +197,17 @@ function cancel(head: Head, command: CancelCommand): Decision {
 
 function endCanceled(head: Head, run: HeadRun): Accepted {
   const unread = head.inboxEnd - run.consumedTo;
-  return endRun(head, run, '(Run canceled by user)', {
-    done: true,
-    done_reason: 'canceled',
-    task_result: null,
-    ...(unread > 0 ? { last_error: `${unread} message(s) stayed unread` } : {}),
-  });
+  return endRun(
+    head,
+    run,
+    { text: '(Run canceled by user)' },
+    {
+      done: true,
+      done_reason: 'canceled',
+      task_result: null,
+      ...(unread > 0 ? { last_error: `${unread} message(s) stayed unread` } : {}),
+    },
+  );
 }
 
 function terminate(head: Head, command: TerminateCommand, ts: number): Decision {

@@ -1,4 +1,4 @@
-export { BlobStore } from './blobs';
+export { BlobStore, type BlobReference } from './blobs';
 export { bodyHash, fold, hashOf, type Fold } from './build';
 export { canonicalJson, sha256Hex } from './canonical';
 export { LogClock } from './clock';
@@ -41,6 +41,7 @@ export { ALL_LOOP_RULES, type LoopRules } from './loop-rules';
 export { MemoryBlobStore } from './memory-blobs';
 export { MemoryCommitStore } from './memory-store';
 export { inlineBlobs, offload } from './offload';
+export { offloadCommand } from './offload-command';
 export type { CommitOutcome } from './outcome';
 export { readConfirmedTip, readTip } from './read-tip';
 export { LOG_RECORD_KINDS, type LogRecord, type OpenRecord, type RunOptions } from './record';

@@ -1,10 +1,10 @@
 import type { EventInput } from '@margay/contracts';
-import type { BlobStore } from './blobs';
+import type { BlobReference, BlobStore } from './blobs';
 import { LOG_RECORD_KINDS, type OpenRecord } from './record';
 import { COMMIT_MAX_BYTES, jsonBytes, packedBytes } from './size';
 
 /** Longer event fields become a preview and a blob; UTF-16 units. */
-const FIELD_MAX_CHARS = 100_000;
+export const FIELD_MAX_CHARS = 100_000;
 const PREVIEW_HEAD_CHARS = 50_000;
 const PREVIEW_TAIL_CHARS = 10_000;
 /** Longer private texts become blobs; UTF-8 bytes. */
@@ -19,22 +19,28 @@ interface Bundle {
   records: OpenRecord[];
 }
 
-type Put = (text: string) => Promise<string>;
+export type Put = (text: string) => Promise<string>;
 
 /**
  * The same events and records with large texts in the blob store: event fields above 100,000 characters keep a preview
  * (first 50,000 + last 10,000) beside `<field>_truncated` and `<field>_blob`; private texts above 32 KB that no event
  * field holds whole become `{ $blob }`; then the largest texts follow until the commit fits 512 KB. Each record that may
  * be read with `inlineBlobs` must have passed here, also small ones.
+ * @param besideBytes what else the commit holds
  */
-export async function offload<T extends Bundle>(tenantId: string, bundle: T, blobs: BlobStore): Promise<T> {
+export async function offload<T extends Bundle>(
+  tenantId: string,
+  bundle: T,
+  blobs: BlobStore,
+  besideBytes = 0,
+): Promise<T> {
   const text = JSON.stringify(bundle);
   const isSmall = Buffer.byteLength(text) < PRIVATE_MAX_BYTES;
   if (isSmall && !text.includes('$blob"')) return bundle;
   const put: Put = (whole) => blobs.put(tenantId, Buffer.from(whole, 'utf8'));
   let events = await Promise.all(bundle.events.map((event) => previewFields(event, FIELD_MAX_CHARS, put)));
   let records = await blobTexts(bundle.records.map(escapeBlobs), PRIVATE_MAX_BYTES, events, put);
-  for (let limit = FIELD_MAX_CHARS / 2; size(events, records) > COMMIT_TARGET_BYTES; limit /= 2) {
+  for (let limit = FIELD_MAX_CHARS / 2; size(events, records) + besideBytes > COMMIT_TARGET_BYTES; limit /= 2) {
     if (limit < SMALLEST_CHARS) break;
     events = await Promise.all(events.map((event) => previewFields(event, limit, put)));
     records = await blobTexts(records, limit / 2, events, put);
@@ -47,7 +53,8 @@ function size(events: EventInput[], records: OpenRecord[]): number {
   return jsonBytes(events) + packedBytes(records, payloads);
 }
 
-async function previewFields(event: EventInput, maxChars: number, put: Put): Promise<EventInput> {
+/** The event with fields above this length cut to a preview. */
+export async function previewFields(event: EventInput, maxChars: number, put: Put): Promise<EventInput> {
   const payload: Record<string, unknown> = { ...event.payload };
   for (const [field, value] of Object.entries(event.payload)) {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
@@ -61,13 +68,13 @@ async function previewFields(event: EventInput, maxChars: number, put: Put): Pro
   return { ...event, payload } as EventInput;
 }
 
-async function blobOf(text: string, put: Put): Promise<{ id: string; bytes: number; sha256: string }> {
+export async function blobOf(text: string, put: Put): Promise<BlobReference> {
   const id = await put(text);
   return { id, bytes: Buffer.byteLength(text), sha256: id };
 }
 
 /** Beginning and end of a text; no pair of surrogates is cut in two. */
-function preview(text: string, maxChars: number): string {
+export function preview(text: string, maxChars: number): string {
   const share = Math.min(1, maxChars / FIELD_MAX_CHARS);
   const head = text.slice(0, PREVIEW_HEAD_CHARS * share).replace(/[\uD800-\uDBFF]$/, '');
   const tail = text.slice(-PREVIEW_TAIL_CHARS * share).replace(/^[\uDC00-\uDFFF]/, '');
@@ -94,14 +101,17 @@ function fieldTexts(events: EventInput[]): Set<string> {
   return new Set(payloads.flatMap((payload) => Object.values(payload)).filter((value) => typeof value === 'string'));
 }
 
-/** The record with its blob references resolved. Records of the log's own kinds hold none. */
+/** The record with its blob references resolved. Of the log's own kinds only the text may be one. */
 export async function inlineBlobs<T>(tenantId: string, record: T, blobs: BlobStore): Promise<T> {
-  const { kind } = record as { kind?: unknown };
-  if (typeof kind === 'string' && LOG_RECORD_KINDS.has(kind)) return record;
+  const read = async (id: string): Promise<string> => Buffer.from(await blobs.get(tenantId, id)).toString('utf8');
+  const { kind, text } = record as { kind?: unknown; text?: unknown };
+  if (typeof kind === 'string' && LOG_RECORD_KINDS.has(kind)) {
+    const whole = blobReference(text);
+    return whole === undefined ? record : { ...record, text: await read(whole) };
+  }
   const resolve = async (value: unknown): Promise<unknown> => {
     const id = blobReference(value);
-    if (id !== undefined) return Buffer.from(await blobs.get(tenantId, id)).toString('utf8');
-    return mapFields(value, resolve, unescapeKey);
+    return id === undefined ? mapFields(value, resolve, unescapeKey) : read(id);
   };
   return (await resolve(record)) as T;
 }

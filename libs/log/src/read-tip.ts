@@ -6,10 +6,11 @@ const STRIDE = 64;
 
 /**
  * The newest commit that plain reads show, found by exact ids from a lower bound: doubling strides, then bisection.
- * It may lag behind the log's true end; `confirmTip` tells.
+ * It may lag behind the log's true end; `readConfirmedTip` tells.
+ * @param known a commit to start from, instead of what the store names as a lower bound
  */
-export async function readTip(store: CommitStore, sessionId: string): Promise<Tip> {
-  let low = await readLowerBound(store, sessionId);
+export async function readTip(store: CommitStore, sessionId: string, known?: CommitDocument): Promise<Tip> {
+  let low = known ?? (await readLowerBound(store, sessionId));
   if (!low) return { head: emptyHead(sessionId), hash: '' };
   // Most often the bound is the end or close to it.
   const next = await store.readNumber(sessionId, low.c + 1);

@@ -45,6 +45,8 @@ export interface ListSessionsRequest {
   pinned?: boolean | undefined;
   limit?: number | undefined;
   offset: number;
+  /** Only the session with this tag, also one that never had a run. */
+  tag?: string | undefined;
 }
 
 export interface ListSessionsResponse {
@@ -682,7 +684,7 @@ export const GetSessionResponse: MessageFns<GetSessionResponse> = {
 };
 
 function createBaseListSessionsRequest(): ListSessionsRequest {
-  return { includeArchived: false, projects: [], pinned: undefined, limit: undefined, offset: 0 };
+  return { includeArchived: false, projects: [], pinned: undefined, limit: undefined, offset: 0, tag: undefined };
 }
 
 export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
@@ -701,6 +703,9 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
     }
     if (message.offset !== 0) {
       writer.uint32(40).uint32(message.offset);
+    }
+    if (message.tag !== undefined) {
+      writer.uint32(50).string(message.tag);
     }
     return writer;
   },
@@ -758,6 +763,14 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
             message.offset = reader.uint32();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.tag = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -781,6 +794,7 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
       pinned: isSet(object.pinned) ? globalThis.Boolean(object.pinned) : undefined,
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : undefined,
       offset: isSet(object.offset) ? globalThis.Number(object.offset) : 0,
+      tag: isSet(object.tag) ? globalThis.String(object.tag) : undefined,
     };
   },
 
@@ -801,6 +815,9 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
     if (message.offset !== 0) {
       obj.offset = Math.round(message.offset);
     }
+    if (message.tag !== undefined) {
+      obj.tag = message.tag;
+    }
     return obj;
   },
 
@@ -814,6 +831,7 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
     message.pinned = object.pinned ?? undefined;
     message.limit = object.limit ?? undefined;
     message.offset = object.offset ?? 0;
+    message.tag = object.tag ?? undefined;
     return message;
   },
 };

@@ -1,0 +1,48 @@
+import type { EventInput } from '@margay/contracts';
+import type { BlobReference, BlobStore } from './blobs';
+import type { AcceptCommand, Completion, FinishCommand, MessageCommand, RunnerCommand, StepCommand } from './command';
+import { blobOf, FIELD_MAX_CHARS, offload, preview, previewFields, type Put } from './offload';
+import { jsonBytes } from './size';
+
+/** Texts of fewer characters may still be larger in JSON: control characters take six bytes each. */
+const TEXT_MAX_BYTES = 320 * 1024;
+
+/**
+ * The same command with everything large in the blob store, so that it fits into a commit: what a person said or the
+ * model answered keeps a preview in its event and is whole in the private record.
+ */
+export async function offloadCommand<C extends AcceptCommand | MessageCommand | RunnerCommand>(
+  tenantId: string,
+  command: C,
+  blobs: BlobStore,
+): Promise<C> {
+  const put: Put = (whole) => blobs.put(tenantId, Buffer.from(whole, 'utf8'));
+  switch (command.kind) {
+    case 'accept':
+    case 'message':
+      return { ...command, run: { ...command.run, ...(await shortText(command.run.text, put)) } };
+    case 'step':
+      return { ...command, ...(await offload(tenantId, command as StepCommand, blobs)) };
+    case 'finish':
+      return { ...command, ...(await offloadFinish(tenantId, command, blobs, put)) };
+    case 'release':
+      return command;
+  }
+}
+
+async function offloadFinish(
+  tenantId: string,
+  command: FinishCommand,
+  blobs: BlobStore,
+  put: Put,
+): Promise<FinishCommand> {
+  const closing = { type: 'completion', payload: { ...command.completion } } as EventInput;
+  const completion = (await previewFields(closing, FIELD_MAX_CHARS, put)).payload as Completion;
+  const ended = { ...(await shortText(command.text, put)), completion };
+  return offload(tenantId, { ...command, ...ended }, blobs, jsonBytes(ended));
+}
+
+async function shortText(text: string, put: Put): Promise<{ text: string; textBlob?: BlobReference }> {
+  if (text.length <= FIELD_MAX_CHARS && jsonBytes(text) <= TEXT_MAX_BYTES) return { text };
+  return { text: preview(text, FIELD_MAX_CHARS), textBlob: await blobOf(text, put) };
+}
