@@ -189,3 +189,29 @@ it('says nothing of what was said, and no key, in spans, logs, events and sandbo
   // Foreign hosts learn nothing of our traces.
   expect(margay.model.requests.filter(({ headers }) => 'traceparent' in headers)).toEqual([]);
 });
+
+it('shows the figures of every service, and no id among their labels', async () => {
+  const texts = await Promise.all(
+    margay.platform.processes.map(async ({ name }) =>
+      (await fetch(`${margay.platform.managementUrl(name)}/metrics`)).text(),
+    ),
+  );
+  const all = texts.join('\n');
+  const names = [
+    ...[
+      'dispatch_demand_runs',
+      'dispatch_queued_runs',
+      'dispatch_wait_seconds_count',
+      'takeover_duration_seconds_count',
+    ],
+    ...['fenced_commands_total', 'commit_conflicts_total', 'commit_unknown_outcomes_total', 'effects_lag_seconds'],
+    ...['commit_duration_seconds_count', 'runs_ended_total', 'sandboxes', 'sandbox_claim_duration_seconds_count'],
+    ...['model_call_duration_seconds_count', 'model_first_token_seconds_count', 'tokens_total'],
+    ...['tool_call_duration_seconds_count', 'step_overhead_seconds_count', 'http_request_duration_seconds_count'],
+  ];
+  expect(names.filter((name) => !new RegExp(`^margay_${name}[ {]`, 'm').test(all))).toEqual([]);
+  const { body } = await margay.request('GET', '/api/sessions');
+  const { sessions } = body as { sessions: { session_id: string }[] };
+  expect(sessions.filter(({ session_id: id }) => all.includes(id))).toEqual([]);
+  expect(all).not.toMatch(/[{,](session|run|call|user|key)\w*="/);
+});
