@@ -111,8 +111,9 @@ export async function killTree(root: TreeRoot, graceMs: number): Promise<void> {
 }
 
 async function signalTree(root: TreeRoot, signal: NodeJS.Signals): Promise<number[]> {
-  if (root.pid !== undefined) send(-root.pid, signal);
+  // Looked up first: children of a process that is gone are nobody's.
   const members = await treeMembers(root);
+  if (root.pid !== undefined) send(-root.pid, signal);
   for (const pid of members) {
     send(pid, signal);
     // A stopped process takes TERM only when it goes on.

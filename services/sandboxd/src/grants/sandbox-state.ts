@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { SandboxGrant } from '@margay/contracts';
 import { FailedPreconditionError, PermissionDeniedError, type MargayError } from '@margay/errors';
 import { z } from 'zod';
+import { isFile } from '../journal/journal';
 
 const Stored = z.object({
   incarnation: z.string(),
@@ -43,10 +44,7 @@ export class SandboxState {
   static async open(folder: string, minimum: Epoch, hasJournal: boolean): Promise<SandboxState> {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const file = path.join(folder, 'state.json');
-    const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return '';
-      throw error;
-    });
+    const text = (await isFile(file)) ? await readFile(file, 'utf8') : '';
     const incarnation = randomBytes(16).toString('hex');
     const known = parse(text) ?? { incarnation, sessionId: null, ...minimum };
     const stored = hasJournal ? known : { ...known, incarnation };

@@ -34,10 +34,7 @@ export class Journal {
   ) {}
 
   static async exists(folder: string): Promise<boolean> {
-    return stat(path.join(folder, FILE_NAME)).then(
-      () => true,
-      () => false,
-    );
+    return isFile(path.join(folder, FILE_NAME));
   }
 
   static async open(folder: string): Promise<Journal> {
@@ -190,6 +187,13 @@ export class Journal {
     else if (row.prepared) entries.push({ kind: 'prepared', callId, edit: row.prepared });
     return entries.map((entry) => `${JSON.stringify(entry)}\n`).join('');
   }
+}
+
+/** False where there is nothing. Throws for what is no file: a pipe in its place would be waited on for ever. */
+export async function isFile(file: string): Promise<boolean> {
+  const facts = await stat(file).catch(() => undefined);
+  if (facts && !facts.isFile()) throw new Error(`${file} is no file any more`);
+  return facts !== undefined;
 }
 
 function parseLine(bytes: Buffer): JournalEntry | undefined {

@@ -1,5 +1,15 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ExecutorFixture } from '../executor-fixture';
@@ -118,6 +128,28 @@ print("usual ones open")`;
     const heard = await fixture.shell('echo 3 >> a; cat a; git status --short', { sessionId: 'c1', workspace });
     expect(heard.result['stdout']).toBe('1\n2\n3\n?? a\n');
     expect(statSync(folder).uid).toBeGreaterThanOrEqual(20_000);
+  });
+
+  it('that removes its own workspace, or whose user does, costs the next call nothing', async () => {
+    await out('echo x > a', 'w1');
+    rmSync(path.join(fixture.home, 'workspaces/w1'), { recursive: true });
+    expect(await out('echo y > a; cat a', 'w1')).toBe('y\n');
+    const folder = mkdtempSync('/var/tmp/margay-project-');
+    const grant = { sessionId: 'w2', workspace: { kind: 'path' as const, path: folder } };
+    chownSync(folder, 12_345, 12_345);
+    expect((await fixture.shell('echo ok', grant)).result['stdout']).toBe('ok\n');
+    rmSync(folder, { recursive: true });
+    await expect(fixture.shell('echo ok', grant)).rejects.toMatchObject({ reason: 'workspace_missing' });
+  });
+
+  it('leaves no process behind when the daemon cannot start on what it left', async () => {
+    // A pipe in the place of the journal keeps the daemon waiting.
+    await out('rm /margay/state/journal.ndjson; mkfifo /margay/state/journal.ndjson; kill -9 2', 'p1');
+    expect(await out('echo alive', 'p1')).toBe('alive\n');
+    const uid = (await out('id -u', 'p1')).trim();
+    const { stdout } = spawnSync('ps', ['-eo', 'uid:1,args'], { encoding: 'utf8' });
+    const daemons = stdout.split('\n').filter((line) => line.startsWith(`${uid} /margay/bin/node`));
+    expect(daemons).toHaveLength(1);
   });
 
   it('sees nothing of the host behind links that the file tools follow', async () => {

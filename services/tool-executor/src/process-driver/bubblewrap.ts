@@ -94,6 +94,8 @@ function rootFolder(folder: string): string[] {
 function hostPathLink(hostPath: string | undefined, mounts: readonly Mount[]): string[] {
   if (hostPath === undefined) return [];
   const covered = [
+    // A link of ours.
+    '/var/tmp',
     '/usr',
     '/etc',
     '/proc',

@@ -18,7 +18,9 @@ import {
   WORKSPACE,
   type Mount,
 } from './bubblewrap';
+import { identityOf, killAll } from './processes';
 import type { User } from './sandbox-folder';
+import type { ProcessIdentity } from './sandbox-records';
 import { seccompFilter } from './seccomp';
 
 export interface LaunchOptions {
@@ -129,7 +131,10 @@ export class Launcher {
   /** The number of the first process inside, once the daemon has said `ready`. */
   private async untilReady(child: ChildProcess, launch: LaunchOptions): Promise<number | undefined> {
     const timer = new AbortController();
+    let inner: ProcessIdentity | undefined;
     const failed = async (what: string): Promise<never> => {
+      // With the first process inside all others of its numbering end.
+      if (inner !== undefined) await killAll([inner]);
       if (child.pid !== undefined) await killTree({ pid: child.pid, marker: launch.logFile }, 0);
       const tail = readFileSync(launch.logFile, 'utf8').slice(-LOG_TAIL_CHARS).trim();
       throw new UnavailableError('sandbox_start_failed', `The sandbox ${what}. Its log ends: ${tail || '(empty)'}`);

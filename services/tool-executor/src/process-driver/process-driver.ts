@@ -25,7 +25,7 @@ import { SandboxRecords, type SandboxRecord } from './sandbox-records';
 import { refuseForeign } from './tenants';
 import { Turns } from './turns';
 import { chooseUid, isOwnUid } from './users';
-import { Workspaces, type Workspace } from './workspaces';
+import { folderId, Workspaces, type Workspace } from './workspaces';
 
 export interface ProcessDriverOptions {
   /** `$MARGAY_HOME`. */
@@ -100,6 +100,11 @@ export class ProcessDriver extends SandboxDriver {
     return { sandboxId: sandboxIdOf(sessionId), tenantId, sessionId };
   }
 
+  async hasWorkspace({ sandboxId }: SandboxRef): Promise<boolean> {
+    const record = this.parts.records.find(sandboxId);
+    return record?.folderId === undefined || record.folderId === (await folderId(record.folder));
+  }
+
   async endpoint({ sandboxId }: SandboxRef): Promise<SandboxEndpoint> {
     const root = this.isolation === 'bwrap' ? INSIDE_PATHS.root : (this.parts.records.find(sandboxId)?.folder ?? '');
     return { address: `unix:${path.join(this.parts.sockets.base, sandboxId, 'run', 's')}`, root };
@@ -161,6 +166,7 @@ export class ProcessDriver extends SandboxDriver {
       tenantId,
       sessionId,
       folder: workspace.folder,
+      folderId: await folderId(workspace.folder),
       ...user,
       generation: minimum.generation,
       epoch: minimum.epoch,
@@ -283,6 +289,7 @@ export class ProcessDriver extends SandboxDriver {
 
   private async isUsable(record: SandboxRecord, workspace: Workspace): Promise<boolean> {
     if (record.processes.length === 0 || record.folder !== workspace.folder) return false;
+    if (!(await this.hasWorkspace(record))) return false;
     return (await Promise.all(record.processes.map(isAlive))).every(Boolean);
   }
 

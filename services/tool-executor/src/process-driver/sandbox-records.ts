@@ -15,6 +15,8 @@ const SandboxRecord = z.object({
   sessionId: z.string(),
   /** The workspace on the host. */
   folder: z.string(),
+  /** Device and number of that folder: another one may come to bear its name. */
+  folderId: z.string().optional(),
   uid: z.number(),
   gid: z.number(),
   generation: z.number(),

@@ -132,3 +132,11 @@ function refuseForeign(
     `${folder} cannot be a workspace: it belongs to another session. Choose a project folder.`,
   );
 }
+
+/** Tells a folder from another one of the same name; empty when there is none. */
+export async function folderId(folder: string): Promise<string> {
+  return stat(folder).then(
+    ({ dev, ino }) => `${dev}:${ino}`,
+    () => '',
+  );
+}

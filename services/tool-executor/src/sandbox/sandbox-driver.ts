@@ -45,6 +45,8 @@ export abstract class SandboxDriver {
   abstract claim(request: ClaimRequest): Promise<SandboxRef>;
   /** The sandbox that a session has, had or will have. */
   abstract refOf(tenantId: string, sessionId: string): SandboxRef;
+  /** Whether the workspace it was started on is still there. */
+  abstract hasWorkspace(ref: SandboxRef): Promise<boolean>;
   abstract endpoint(ref: SandboxRef): Promise<SandboxEndpoint>;
   /** Ends it, if it runs. The workspace stays. */
   abstract release(ref: SandboxRef, options: ReleaseOptions): Promise<void>;

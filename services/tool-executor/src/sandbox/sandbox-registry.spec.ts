@@ -22,6 +22,7 @@ class FakeDriver extends SandboxDriver {
   readonly releases: ({ sessionId: string } & ReleaseOptions)[] = [];
   readonly epochs = new Map<string, Epoch>();
   left: SandboxRef[] = [];
+  isWorkspaceGone = false;
   private listener: LostListener = () => undefined;
 
   constructor(private readonly address: string) {
@@ -37,6 +38,10 @@ class FakeDriver extends SandboxDriver {
 
   refOf(tenantId: string, sessionId: string): SandboxRef {
     return { sandboxId: 'sb1', tenantId, sessionId };
+  }
+
+  async hasWorkspace(): Promise<boolean> {
+    return !this.isWorkspaceGone;
   }
 
   async endpoint() {
@@ -98,6 +103,7 @@ beforeEach(async () => {
   server = new GrpcServer({ listen, keys, logger, sandboxId: 'sb1' }).add(sandboxdPb.SandboxdDefinition, {
     hello: async () => ({ version: '1', incarnation: 'i1', tools: [], isolation: 'none' }),
     execute: async function* () {},
+    calls: () => undefined,
     cancelCall: async () => ({ state: 'not_found' }),
     fence: async (request, context) => {
       fences.push({ ...request, grantEpoch: context.sandboxGrant().epoch });
@@ -157,6 +163,17 @@ describe('SandboxRegistry', () => {
     expect(driver.claims).toHaveLength(2);
     await ended;
     expect(registry.find('t1', 's1')).toBeDefined();
+  });
+
+  it('claims again when the folder of its workspace has gone, but not under a running call', async () => {
+    const sandbox = await registry.obtain(grantOf());
+    driver.isWorkspaceGone = true;
+    const end = registry.use(sandbox);
+    expect(await registry.obtain(grantOf())).toBe(sandbox);
+    end();
+    await registry.obtain(grantOf());
+    expect(driver.releases).toHaveLength(1);
+    expect(driver.claims).toHaveLength(2);
   });
 
   it('claims again after a loss, and for another workspace after ending the first', async () => {

@@ -47,6 +47,8 @@ export interface SandboxRegistryOptions {
 
 const SHUTDOWN_GRACE_MS = 1_000;
 const HELLO_TIMEOUT_MS = 10_000;
+/** Sandboxes tried for one claim. */
+const CLAIMS = 3;
 
 /** Which sandbox serves which session: claimed at the first call, ended when idle, claimed again when lost. */
 export class SandboxRegistry {
@@ -77,8 +79,10 @@ export class SandboxRegistry {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
-      await this.noteEpoch(grant);
-      return known;
+      if (known.activeCalls > 0 || (await this.options.driver.hasWorkspace(known.ref))) {
+        await this.noteEpoch(grant);
+        return known;
+      }
     }
     const running = this.claiming.get(sessionId);
     if (running) return running;
@@ -219,19 +223,21 @@ export class SandboxRegistry {
     return sandbox;
   }
 
-  /** A sandbox may be dying or damaged when it is claimed; one that does not answer is ended and replaced once. */
+  /** A sandbox may be dying, then damaged, when it is claimed; one that does not answer is ended and replaced. */
   private async claimAnswering(request: ClaimRequest, workspaceKey: string): Promise<LiveSandbox> {
     const { driver, logger } = this.options;
-    const ref = await driver.claim(request);
-    try {
-      return await this.connect(ref, request.minimum, workspaceKey);
-    } catch (error) {
-      if (!isMargayError(error) || !this.isHighest(ref.tenantId, ref.sessionId, request.minimum)) throw error;
-      logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, replacing it');
-      const isSilent = error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED';
-      // What refuses its own session has been tampered with.
-      await driver.release(ref, { reason: 'unanswering', forget: isSilent ? 'nothing' : 'journal' });
-      return this.connect(await driver.claim(request), request.minimum, workspaceKey);
+    for (let left = CLAIMS; ; left -= 1) {
+      const ref = await driver.claim(request);
+      try {
+        return await this.connect(ref, request.minimum, workspaceKey);
+      } catch (error) {
+        const mayHelp = isMargayError(error) && this.isHighest(ref.tenantId, ref.sessionId, request.minimum);
+        if (!mayHelp || left <= 1) throw error;
+        logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, replacing it');
+        const isSilent = error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED';
+        // What refuses its own session has been tampered with.
+        await driver.release(ref, { reason: 'unanswering', forget: isSilent ? 'nothing' : 'journal' });
+      }
     }
   }
 
