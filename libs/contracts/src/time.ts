@@ -17,6 +17,11 @@ export function parseMicros(text: string): number | undefined {
   if (!match) return undefined;
   const [, date, clock, fraction = '', offset = 'Z'] = match;
   const millis = Date.parse(`${date}T${clock}${offset.replace(/^ /, '+')}`);
-  if (Number.isNaN(millis)) return undefined;
+  if (Number.isNaN(millis) || !isDay(date)) return undefined;
   return millis * 1000 + Number(fraction.slice(0, 6).padEnd(6, '0'));
+}
+
+/** The parser of dates takes the 30th of February for the 2nd of March. */
+function isDay(date = ''): boolean {
+  return new Date(`${date}T00:00:00Z`).toISOString().startsWith(date);
 }

@@ -10,6 +10,7 @@ import { Admission } from './auth/admission';
 import { Authenticator } from './auth/authenticator';
 import { RateLimiter, type RateLimit } from './auth/rate-limiter';
 import { Backends } from './backends';
+import { refuseExpectations } from './http/broken-requests';
 import { ErrorFilter } from './http/error.filter';
 import { addHooks, enableCors, fastifyAdapter } from './http/server';
 import { GatewayMetrics } from './metrics';
@@ -63,6 +64,7 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
   enableCors(app, parts.corsOrigins);
   addHooks(app.getHttpAdapter().getInstance(), { admission, metrics, logger });
   const stopWatchingKeys = bus.subscribe(subjects.config('keys'), () => hub.keysChanged());
+  refuseExpectations(app.getHttpServer());
   hub.start();
   const unused = unusedConnections(app.getHttpServer());
   await app.listen(listen.port, listen.host);

@@ -43,13 +43,15 @@ export function presentError(thrown: unknown, context: ErrorContext): PresentedE
   return { status, headers, body: bodyOf(error, status, context) };
 }
 
+const ID_SHOWN_CHARS = 64;
+
 /** What the caller may know of it: nothing of faults of ours. */
 function publicError(thrown: unknown, { requestId, sessionId }: ErrorContext): MargayError {
   if (!isMargayError(thrown) || isOurFault(thrown))
     return new InternalError('internal', `an internal error happened; the log has it under request ${requestId}`);
   // Unknown, foreign and private ids must not be told apart.
   const isUnknown = thrown.reason === 'session_not_found' && sessionId !== undefined;
-  const sentence = isUnknown ? `session ${sessionId} not found` : SENTENCES[thrown.reason];
+  const sentence = isUnknown ? `session ${sessionId.slice(0, ID_SHOWN_CHARS)} not found` : SENTENCES[thrown.reason];
   return sentence === undefined ? thrown : errorOf(thrown.code, thrown.reason, sentence);
 }
 

@@ -66,6 +66,7 @@ function fromFramework([code, reason]: [ErrorCode, string], cause: Error, reques
   const messages: Record<string, string> = {
     not_found: `no route ${request.method} ${path.slice(0, 200)}`,
     too_large: 'the body is larger than 1 MB',
+    unsupported_media_type: "Invalid header: 'Content-Type' names no media type; send application/json",
   };
   return errorOf(code, reason, messages[reason] ?? cause.message, { cause });
 }

@@ -1,3 +1,4 @@
+import { isNestedDeeper, JSON_DEPTH_MAX } from '@margay/contracts';
 import { InvalidArgumentError } from '@margay/errors';
 import type { z } from 'zod';
 import type { Operation } from './operation';
@@ -5,12 +6,26 @@ import type { Operation } from './operation';
 /** JSON of a request body; nothing at all counts as `{}`. Throws `bad_request` if it is no JSON object. */
 export function parseJsonBody(body: unknown): unknown {
   if (!Buffer.isBuffer(body) || body.length === 0) return {};
-  const text = body.toString('utf8').trim();
+  const text = textOf(body).trim();
   if (text === '') return {};
+  if (isNestedDeeper(text))
+    throw new InvalidArgumentError(
+      'bad_request',
+      `Invalid input: the body is nested more than ${JSON_DEPTH_MAX} levels deep`,
+    );
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
     throw new InvalidArgumentError('bad_request', 'Invalid input: the body is not valid JSON', { cause });
+  }
+}
+
+/** What is no UTF-8 would be stored as something else than what was sent. */
+function textOf(body: Buffer): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(body);
+  } catch (cause) {
+    throw new InvalidArgumentError('bad_request', 'Invalid input: the body is not valid UTF-8', { cause });
   }
 }
 

@@ -7,6 +7,7 @@ import { operationOf, type Operation } from './operation';
 const SESSION_ID = /^[0-9a-f]{32}$/;
 const VISIBLE_ASCII = /^[\x21-\x7e]{1,128}$/;
 const CAPABILITY_MAX = 64;
+const CAPABILITIES_MAX = 64;
 const SURFACE = /^[\w .:-]{1,64}$/;
 /** Granted by the server, never by a client. */
 const SERVER_CAPABILITIES = new Set(['wiki', 'scg']);
@@ -74,8 +75,13 @@ function headerOf(request: FastifyRequest, name: string): string | undefined {
 }
 
 function capabilitiesOf(listed: string): string[] {
-  const ids = listed.split(',').map((id) => id.trim());
-  return [...new Set(ids)].filter((id) => id !== '' && id.length <= CAPABILITY_MAX && !SERVER_CAPABILITIES.has(id));
+  const named = new Set(listed.split(',').map((id) => id.trim()));
+  const ids = [...named].filter((id) => id !== '' && id.length <= CAPABILITY_MAX && !SERVER_CAPABILITIES.has(id));
+  if (ids.length <= CAPABILITIES_MAX) return ids;
+  throw new InvalidArgumentError(
+    'bad_request',
+    `Invalid header: 'X-Margay-Capabilities' names more than ${CAPABILITIES_MAX} capabilities`,
+  );
 }
 
 function idempotencyKeyOf(request: FastifyRequest): string {

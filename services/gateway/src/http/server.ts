@@ -5,13 +5,15 @@ import type { Logger } from '@margay/platform';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Admission } from '../auth/admission';
 import type { GatewayMetrics } from '../metrics';
+import { refuseBrokenRequest, requirePlainBody } from './broken-requests';
 import type { ErrorFilter } from './error.filter';
 import { operationOf } from './operation';
 import { traceRequests } from './trace-requests';
 
 const BODY_MAX_BYTES = 1_000_000;
 const REQUEST_TIMEOUT_MS = 120_000;
-const PARAMETER_MAX_CHARS = 500;
+/** As long as a request line can be: ids of another form are judged by the routes. */
+const PARAMETER_MAX_CHARS = 16_384;
 const PREFLIGHT_SECONDS = 600;
 const REQUEST_ID = /^[\w.:-]{1,64}$/;
 
@@ -57,6 +59,7 @@ export function fastifyAdapter(filter: ErrorFilter): FastifyAdapter {
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: PARAMETER_MAX_CHARS },
     genReqId: requestIdOf,
+    clientErrorHandler: refuseBrokenRequest,
     frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
       reply.header('x-request-id', request.id);
       filter.answer(error, request, reply);
@@ -79,7 +82,10 @@ export interface HookOptions {
 export function addHooks(fastify: FastifyInstance, { admission, metrics, logger }: HookOptions): void {
   fastify.removeAllContentTypeParsers();
   // Bodies stay bytes until the route reads them, so that its error shape applies.
-  fastify.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  fastify.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
+    requirePlainBody(request);
+    return body;
+  });
   traceRequests(fastify);
   fastify.addHook('onRequest', async (request) => admission.admit(request));
   fastify.addHook('onSend', (request, reply, _payload, done) => {

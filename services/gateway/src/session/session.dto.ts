@@ -3,6 +3,7 @@ import { z } from 'zod';
 
 const TEXT_MAX_CHARS = 500_000;
 const CONTEXT_MAX_BYTES = 4 * 1024;
+const ATTACHMENTS_MAX_BYTES = 64 * 1024;
 const DEVICE_TOOL_ID = /^device_[a-z0-9_]{1,48}$/;
 
 /** A non-blank text; its messages are those of the reference. */
@@ -25,16 +26,38 @@ const DeviceTool = z.looseObject({
   parameters: z.record(z.string(), z.unknown()).optional(),
 });
 
+const names = z.array(z.string()).nullish();
+const Mode = z.enum(['plan', 'act']).nullish();
+
+/** Any keys; those that mean something have a type. */
 const Context = z
-  .looseObject({ device_tools: z.array(DeviceTool).optional() }, "Invalid input: 'context' must be an object")
+  .looseObject(
+    {
+      model: shortText(256),
+      mode: Mode,
+      project: shortText(256),
+      cwd: shortText(4096),
+      skill: shortText(256),
+      fallback_models: names,
+      mcp_tools: names,
+      client_capabilities: names,
+      device_tools: z.array(DeviceTool).nullish(),
+    },
+    "Invalid input: 'context' must be an object",
+  )
   .refine(
     (context) => Buffer.byteLength(JSON.stringify(context)) <= CONTEXT_MAX_BYTES,
     `Invalid input: 'context' is larger than ${CONTEXT_MAX_BYTES} bytes`,
   )
   .nullish();
 
-const Attachments = z.array(z.record(z.string(), z.unknown())).nullish();
-const Mode = z.enum(['plan', 'act']).nullish();
+const Attachments = z
+  .array(z.record(z.string(), z.unknown()))
+  .refine(
+    (attachments) => Buffer.byteLength(JSON.stringify(attachments)) <= ATTACHMENTS_MAX_BYTES,
+    `Invalid input: 'attachments' is larger than ${ATTACHMENTS_MAX_BYTES} bytes`,
+  )
+  .nullish();
 
 export const CreateBody = z.object({
   session_tag: shortText(256).describe('known tag: that session is returned'),
@@ -74,6 +97,7 @@ export const ListQuery = z.object({
     .optional()
     .describe('repeatable; any of them'),
   pinned: z.string().optional().describe('absent: all'),
+  tag: z.string().optional().describe('only the session with this tag'),
   limit: number('limit'),
   offset: number('offset'),
 });

@@ -12,11 +12,14 @@ export interface Cursor {
 
 const EVERYTHING: Cursor = { from: { $case: 'afterCommit', value: 0 }, includes: () => true };
 
+/** In the year 2255: later times mean the same, that nothing stored is wanted. */
+const LAST_MICROS = Number.MAX_SAFE_INTEGER - 1;
+
 /** Whole microseconds of an `after` parameter; undefined where it is absent or empty. */
 export function parseAfter(after: string | undefined): number | undefined {
   if (after === undefined || after.trim() === '') return undefined;
   const micros = parseMicros(after);
-  if (micros !== undefined && Number.isSafeInteger(micros) && micros >= 0) return micros;
+  if (micros !== undefined && Number.isFinite(micros)) return Math.min(Math.max(micros, 0), LAST_MICROS);
   throw new InvalidArgumentError(
     'bad_request',
     "Invalid input: 'after' must be an ISO-8601 timestamp or epoch seconds",
