@@ -76,7 +76,8 @@ describe.each(['combined', 'split'] as const)('the main job, %s', (mode) => {
     const deltas: string[] = [];
     for await (const event of run.events()) if (event.type === 'agent_message_delta') deltas.push(event.payload.text);
     expect(deltas.length).toBeGreaterThan(1);
-    expect('one two three four five six seven eight'.startsWith(deltas.join(''))).toBe(true);
+    // The stream may be open only after the first of them.
+    expect('one two three four five six seven eight').toContain(deltas.join(''));
     expect((await run.result()).text).toBe('one two three four five six seven eight');
   });
 
