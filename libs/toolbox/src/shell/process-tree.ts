@@ -96,7 +96,9 @@ async function markOf(pid: number): Promise<string | undefined> {
 /** TERM, then KILL after `graceMs`, to a call's whole tree; resolves when nothing of it lives. */
 export async function killTree(root: TreeRoot, graceMs: number): Promise<void> {
   const graceEnds = performance.now() + graceMs;
-  let members = await signalTree(root, 'SIGTERM');
+  // Looked up before the first signal: children of a process that is gone are nobody's.
+  let members = await treeMembers(root);
+  signalAll(root, members, 'SIGTERM');
   while (members.length > 0 && performance.now() < graceEnds) {
     await delay(POLL_MS);
     members = await treeMembers(root);
@@ -104,22 +106,19 @@ export async function killTree(root: TreeRoot, graceMs: number): Promise<void> {
   // A fork bomb grows between two looks: repeat until nothing is found.
   const killEnds = performance.now() + KILL_ROUNDS_MS;
   while (members.length > 0 && performance.now() < killEnds) {
-    await signalTree(root, 'SIGKILL');
+    signalAll(root, members, 'SIGKILL');
     await delay(POLL_MS);
     members = await treeMembers(root);
   }
 }
 
-async function signalTree(root: TreeRoot, signal: NodeJS.Signals): Promise<number[]> {
-  // Looked up first: children of a process that is gone are nobody's.
-  const members = await treeMembers(root);
+function signalAll(root: TreeRoot, members: readonly number[], signal: NodeJS.Signals): void {
   if (root.pid !== undefined) send(-root.pid, signal);
   for (const pid of members) {
     send(pid, signal);
     // A stopped process takes TERM only when it goes on.
     if (signal === 'SIGTERM') send(pid, 'SIGCONT');
   }
-  return members;
 }
 
 function send(pid: number, signal: NodeJS.Signals): void {
