@@ -42,5 +42,7 @@ export const SessionConfig = z.object({
   MARGAY_STEP_BUDGET: z.coerce.number().int().min(0).default(0),
   /** A runner whose beat has not moved for so long is lost. */
   MARGAY_RUNNER_LOST_SECONDS: z.coerce.number().positive().default(15),
+  /** A run that its runner does not list in two successive heartbeats so long after it was given away is taken back. */
+  MARGAY_RUN_UNLISTED_SECONDS: z.coerce.number().min(0).default(5),
 });
 export type SessionConfig = z.infer<typeof SessionConfig>;

@@ -1,7 +1,12 @@
+import type { CommitDocument } from '@margay/log';
+import { LabelLimit } from '@margay/platform';
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { CommitObserver } from './commits/session-log';
 
 const FAST_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
 
+/** Reasons come from runners. */
+const DONE_REASONS_MAX = 40;
 const WAIT_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
 /** What session measures of itself. */
@@ -17,6 +22,7 @@ export class SessionMetrics {
   readonly takeovers: Counter<'cause'>;
   readonly runnerSlots: Gauge<'pool' | 'state'>;
   readonly runsEnded: Counter<'done_reason'>;
+  private readonly doneReasons = new LabelLimit(DONE_REASONS_MAX);
 
   constructor(private readonly registry: Registry) {
     const registers = [registry];
@@ -78,6 +84,25 @@ export class SessionMetrics {
       registers,
     });
   }
+
+  commitObserver(): CommitObserver {
+    return {
+      inserted: (seconds) => this.commitDuration.observe(seconds),
+      conflicted: () => this.commitConflicts.inc(),
+      unknownOutcome: () => this.commitUnknownOutcomes.inc(),
+      fenced: () => this.fencedCommands.inc(),
+    };
+  }
+
+  /** Counts the runs that a commit ends; why, as far as the head still tells. */
+  countEnded({ effects, head: { lastRun } }: CommitDocument): void {
+    for (const effect of effects) {
+      if (effect.kind !== 'run' || effect.state !== 'done') continue;
+      const reason = lastRun?.id === effect.runId ? lastRun.doneReason : 'other';
+      this.runsEnded.inc({ done_reason: this.doneReasons.of(reason) });
+    }
+  }
+
   /** Runs of a pool, counted when somebody asks; absent while they can't be counted. */
   showDemand(pool: string, count: () => Promise<{ queued: number; running: number }>): void {
     let counting: ReturnType<typeof count> | undefined;

@@ -33,9 +33,12 @@ import { LeaseRepository } from './leases/lease.repository';
 import { SessionMetrics } from './metrics';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
+import { SandboxIsolation } from './projects/sandbox-isolation';
 import { SessionsService } from './sessions/sessions.service';
 import { sessionsHandlers } from './sessions/sessions.grpc';
 import { TagRepository } from './sessions/tag.repository';
+import { checkClock } from './store/store-clock';
+import { storeHandlers } from './store/store-handlers';
 
 export interface SessionContext {
   config: SessionConfig;
@@ -84,14 +87,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
 
-    const log = new SessionLog(store, blobs, {
-      inserted: (seconds) => metrics.commitDuration.observe(seconds),
-      conflicted: () => metrics.commitConflicts.inc(),
-      unknownOutcome: () => metrics.commitUnknownOutcomes.inc(),
-      fenced: () => metrics.fencedCommands.inc(),
-    });
+    const log = new SessionLog(store, blobs, metrics.commitObserver(), logger);
     const projects = new ProjectsService(config);
     const models = new ModelsService(config, logger);
+    const isolation = new SandboxIsolation(executor, logger);
     const grants = new RunGrants(keys, projects);
     const effects = new EffectsService({ store, sessions: sessionRows, runs: runRows, executor, logger });
     const janitor = new Janitor(store, effects, leases, logger, {
@@ -104,6 +103,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       runners: runnerRows,
       logger,
       lostAfterMs: config.MARGAY_RUNNER_LOST_SECONDS * 1_000,
+      unlistedAfterMs: config.MARGAY_RUN_UNLISTED_SECONDS * 1_000,
       pool: config.MARGAY_POOL,
       onTakeover: (cause) => metrics.takeovers.inc({ cause }),
     });
@@ -130,6 +130,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       tags,
       projects,
       models,
+      isolation,
       pool: config.MARGAY_POOL,
       stepBudget: config.MARGAY_STEP_BUDGET,
     });
@@ -137,32 +138,37 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     log.onCommitted((document) => {
       publishCommit(bus, document);
       void effects.apply(document);
-      if (document.head.run === null && document.effects.length > 0 && document.head.lastRun)
-        metrics.runsEnded.inc({ done_reason: document.head.lastRun.doneReason });
+      metrics.countEnded(document);
     });
-    const removeChecks = this.registerManagement(runRows, dispatcher, metrics);
-
     const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger })
       .add(
         sessionsPb.SessionsDefinition,
-        sessionsHandlers({ sessions, log, blobs, rows: sessionRows, projects, models }),
+        storeHandlers(sessionsHandlers({ sessions, log, store, blobs, rows: sessionRows, projects, models })),
       )
-      .add(accessPb.AccessDefinition, accessHandlers(access))
+      .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
       .add(
         runnersPb.RunnersDefinition,
         runnersHandlers({ log, bus, dispatcher, watch, runners: runnerRows, grants, journals, logger }),
       );
     await server.start();
+    const removeChecks = this.registerManagement(runRows, dispatcher, metrics);
     dispatcher.start();
     watch.start();
     journals.start();
     janitor.start();
+    isolation.start();
 
     this.stop = async () => {
       removeChecks();
-      for (const part of [janitor, journals, watch, dispatcher]) part.stop();
-      await server.close(CLOSE_GRACE_MS);
+      for (const part of [isolation, watch, dispatcher]) part.stop();
+      const closed = server.close(CLOSE_GRACE_MS);
+      // Who looks for another replica finds that this one takes nothing new.
+      dispatcher.hangUp();
+      void journals.handOver();
+      await closed;
+      journals.stop();
       log.close();
+      await within(CLOSE_GRACE_MS, Promise.all([janitor.stop(), effects.idle()]));
       executor.close();
     };
   }
@@ -171,10 +177,17 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     await this.stop?.();
   }
 
+  private async checkClock(): Promise<void> {
+    const { db } = this.mongo.connection;
+    // Without a connection the check of the store says so.
+    if (db) await checkClock(db);
+  }
+
   private registerManagement(runs: RunRepository, dispatcher: Dispatcher, metrics: SessionMetrics): () => void {
     const { management, bus, config } = this.context;
     const removals = [
       management.registerCheck('session.store', 'ready', () => this.mongo.ping()),
+      management.registerCheck('session.clock', 'ready', () => this.checkClock()),
       management.registerCheck('session.nats', 'ready', () =>
         bus.isConnected ? undefined : { degraded: 'NATS is down' },
       ),
@@ -195,4 +208,14 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       for (const remove of removals) remove();
     };
   }
+}
+
+/** Waits for the work, but no longer than this. */
+async function within(limitMs: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, limitMs);
+  });
+  await Promise.race([work, late]);
+  clearTimeout(timer);
 }

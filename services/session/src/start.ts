@@ -13,11 +13,17 @@ export async function startSession(environment: NodeJS.ProcessEnv, shared: Servi
   await bus.start();
   const instance = randomBytes(8).toString('hex');
   const module = SessionModule.with({ config, keys, bus, logger, management: shared.management, instance });
-  const application = await NestFactory.createApplicationContext(module, { logger: nestLogger(logger) });
-  return {
-    async close() {
-      await application.close();
-      await bus.close();
-    },
-  };
+  try {
+    const options = { logger: nestLogger(logger), abortOnError: false };
+    const application = await NestFactory.createApplicationContext(module, options);
+    return {
+      async close() {
+        await application.close();
+        await bus.close();
+      },
+    };
+  } catch (error) {
+    await bus.close();
+    throw error;
+  }
 }

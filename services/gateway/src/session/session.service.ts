@@ -41,6 +41,7 @@ export class SessionService {
         pinned: query.pinned === undefined ? undefined : isTrue(query.pinned),
         limit,
         offset,
+        tag: query.tag,
       },
       call,
     );

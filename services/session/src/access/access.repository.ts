@@ -69,6 +69,11 @@ export class AccessRepository {
     return (await this.keys.findOne({ _id: id })) ?? undefined;
   }
 
+  /** Whether a principal has a key that is not revoked. */
+  async hasKey(tenantId: string, principal: string): Promise<boolean> {
+    return (await this.keys.findOne({ tenantId, principal, revokedAt: null })) !== null;
+  }
+
   async findRole(tenantId: string, principal: string): Promise<Role | undefined> {
     const member = await this.members.findOne({ _id: `${tenantId}.${principal}` });
     return member ? Role.parse(member.role) : undefined;

@@ -62,7 +62,10 @@ export class AccessService {
     return id;
   }
 
-  /** A service account with this role, and a key for it. */
+  /**
+   * A service account with this role, and a key for it.
+   * @throws NotFoundError `tenant_not_found`; InvalidArgumentError `invalid_role`; AlreadyExistsError `label_taken`
+   */
   async createKey(tenantId: string, label: string, roleName: string): Promise<{ keyId: string; key: string }> {
     if (!(await this.repository.findTenant(tenantId)))
       throw new NotFoundError('tenant_not_found', `tenant ${tenantId} not found`);
@@ -74,6 +77,7 @@ export class AccessService {
       );
     const { id, text, secretHash: hash } = makeKey(this.cell);
     const principal = `svc:${label || id.slice(0, 8)}`;
+    await this.requireFreeLabel(tenantId, principal, role.data);
     await this.addKey({
       id,
       hash,
@@ -85,6 +89,18 @@ export class AccessService {
     });
     this.bus.publish(subjects.config('keys'), id);
     return { keyId: id, key: text };
+  }
+
+  /** A label names one service account: a second key under it would have the rights of the first. */
+  private async requireFreeLabel(tenantId: string, principal: string, role: Role): Promise<void> {
+    const present = await this.repository.findRole(tenantId, principal);
+    if (present === undefined) return;
+    // A crash may have left an account without its key.
+    if (present === role && !(await this.repository.hasKey(tenantId, principal))) return;
+    throw new AlreadyExistsError(
+      'label_taken',
+      `the tenant has a service account '${principal}'; choose another label`,
+    );
   }
 
   /** Makes tenant `default` and, if its text is given, the first key. Safe to repeat and to race. */

@@ -6,19 +6,27 @@ import type { NatsBus } from '@margay/platform';
 const LIVE_MAX_BYTES = 256 * 1024;
 
 /** Announces a commit to all who follow the session. Lossy: who misses it finds it in the store. */
-export function publishCommit(bus: NatsBus, document: CommitDocument): void {
-  const bytes = document.events.reduce((sum, { frame }) => sum + frame.length, 0);
-  const frames = document.events.map(({ seq, ts, frame }): [number, number, string] => [seq, ts, frame]);
-  const message: LiveCommit = {
-    c: document.c,
-    ...(bytes <= LIVE_MAX_BYTES ? { frames } : {}),
-    state: JSON.stringify(sessionState(document.head)),
-  };
-  bus.publish(subjects.sessionEvents(document.tenantId, document.sessionId), JSON.stringify(message));
+export function publishCommit(bus: Pick<NatsBus, 'publish'>, document: CommitDocument): void {
+  const { c, events, head, tenantId, sessionId } = document;
+  const frames = events.map(({ seq, ts, frame }): [number, number, string] => [seq, ts, frame]);
+  // Its first field is the number: who only wants that need not parse the rest.
+  const announced: LiveCommit = { c, state: JSON.stringify(sessionState(head)) };
+  const whole = JSON.stringify({ c, frames, state: announced.state } satisfies LiveCommit);
+  const text = Buffer.byteLength(whole) <= LIVE_MAX_BYTES ? whole : JSON.stringify(announced);
+  bus.publish(subjects.sessionEvents(tenantId, sessionId), text);
+}
+
+const NUMBER_FIRST = /^\{"c":(\d+),/;
+const NUMBER_BYTES = 32;
+
+/** Number of the commit that a message of `publishCommit` announces. */
+export function commitNumberOf(data: Uint8Array): number {
+  const start = Buffer.from(data.buffer, data.byteOffset, Math.min(data.byteLength, NUMBER_BYTES)).toString('latin1');
+  return Number(NUMBER_FIRST.exec(start)?.[1] ?? 0);
 }
 
 export function publishDelta(
-  bus: NatsBus,
+  bus: Pick<NatsBus, 'publish'>,
   tenantId: string,
   run: { sessionId: string; runId: string },
   delta: runnersPb.JournalDelta,

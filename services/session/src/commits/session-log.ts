@@ -1,5 +1,5 @@
 import { errorOf, type MargayError } from '@margay/errors';
-import { ATTRIBUTE, isTraced, markFailed, withSpan } from '@margay/platform';
+import { ATTRIBUTE, isTraced, markFailed, withSpan, type Logger } from '@margay/platform';
 import {
   CommitLoop,
   readTip,
@@ -7,13 +7,13 @@ import {
   type Command,
   type CommitDocument,
   type CommitOutcome,
+  type CommitStore,
   type Head,
   type Rejection,
   type RejectReason,
   type Tip,
 } from '@margay/log';
 import type { ErrorCode } from '@margay/errors';
-import type { MongoCommitStore } from './mongo-commit-store';
 import { SystemClock } from './system-clock';
 
 type CommitListener = (document: CommitDocument) => void;
@@ -51,11 +51,13 @@ export interface CommitObserver {
 export class SessionLog {
   private readonly loop: CommitLoop;
   private readonly listeners = new Set<CommitListener>();
+  private readonly listenersOf = new Map<string, Set<CommitListener>>();
 
   constructor(
-    readonly store: MongoCommitStore,
+    readonly store: CommitStore,
     readonly blobs: BlobStore,
     private readonly observer: CommitObserver,
+    private readonly logger: Logger,
   ) {
     this.loop = new CommitLoop({
       store: observed(store, observer),
@@ -68,6 +70,16 @@ export class SessionLog {
   onCommitted(listener: CommitListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
+  }
+
+  /** The same for one session only. */
+  onSessionCommitted(sessionId: string, listener: CommitListener): () => void {
+    const own = this.listenersOf.get(sessionId) ?? new Set();
+    this.listenersOf.set(sessionId, own.add(listener));
+    return () => {
+      own.delete(listener);
+      if (own.size === 0 && this.listenersOf.get(sessionId) === own) this.listenersOf.delete(sessionId);
+    };
   }
 
   async submit(sessionId: string, command: Command): Promise<CommitOutcome> {
@@ -95,7 +107,18 @@ export class SessionLog {
 
   /** A head good for tenant checks and for showing: from the cache where there is one. */
   async recentHead(sessionId: string): Promise<Head> {
-    return (this.loop.peek(sessionId) ?? (await this.readTip(sessionId))).head;
+    return (this.loop.peek(sessionId) ?? (await this.refreshedTip(sessionId))).head;
+  }
+
+  /** A head that has reached this epoch, if reads show one: a cached one with a lower epoch is stale. */
+  async headOfEpoch(sessionId: string, epoch: number): Promise<Head> {
+    const cached = this.loop.peek(sessionId);
+    return cached && cached.head.epoch >= epoch ? cached.head : (await this.refreshedTip(sessionId)).head;
+  }
+
+  /** The head that this replica remembers, if any. */
+  cachedHead(sessionId: string): Head | undefined {
+    return this.loop.peek(sessionId)?.head;
   }
 
   observe(sessionId: string, tip: Tip): void {
@@ -104,6 +127,13 @@ export class SessionLog {
 
   close(): void {
     this.loop.close();
+  }
+
+  /** Read, and remembered for the command that most often follows. */
+  private async refreshedTip(sessionId: string): Promise<Tip> {
+    const tip = await this.readTip(sessionId);
+    if (tip.head.c > 0) this.loop.observe(sessionId, tip);
+    return tip;
   }
 
   /** Commits that belong to no request and no run make no trace of their own. */
@@ -121,7 +151,18 @@ export class SessionLog {
   }
 
   private announce(document: CommitDocument): void {
-    for (const listener of this.listeners) listener(document);
+    for (const listener of this.listeners) this.tell(listener, document);
+    for (const listener of this.listenersOf.get(document.sessionId) ?? []) this.tell(listener, document);
+  }
+
+  /** The commit is stored, whatever a listener makes of it: its senders must be answered. */
+  private tell(listener: CommitListener, document: CommitDocument): void {
+    try {
+      listener(document);
+    } catch (error) {
+      const { sessionId, c } = document;
+      this.logger.error({ err: error, sessionId, c }, 'a listener to commits failed');
+    }
   }
 }
 
@@ -130,8 +171,8 @@ export function rejectionError({ reason, message }: Rejection): MargayError {
 }
 
 /** The same store, its inserts observed. */
-function observed(store: MongoCommitStore, observer: CommitObserver): MongoCommitStore {
-  const measured = Object.create(store) as MongoCommitStore;
+function observed(store: CommitStore, observer: CommitObserver): CommitStore {
+  const measured = Object.create(store) as CommitStore;
   measured.insert = async (document) => {
     const startedMs = performance.now();
     try {

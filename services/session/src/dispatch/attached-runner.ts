@@ -6,67 +6,89 @@ export interface HeldRun {
   epoch: number;
 }
 
+/** Where what is said to a runner goes. */
+export interface RunnerStream {
+  send(message: runnersPb.AttachResponse): void;
+  end(): void;
+}
+
+/** After so many heartbeats that do not list it, an assignment has ended already, or has never arrived. */
+const UNLISTED_MAX = 2;
+
 /** A runner process whose `Attach` stream ends at this replica. */
 export class AttachedRunner {
   isDrained = false;
-  /** Runs assigned to it or listed by it; `isListed`: a heartbeat has named it. */
-  private readonly runs = new Map<string, { run: HeldRun; isListed: boolean }>();
-  private freeSlots: number;
+  /** Free slots as its last heartbeat said; none before the first: it may hold runs that others assigned. */
+  private reported = 0;
+  /** Claims under way. */
+  private reserved = 0;
+  private readonly listed = new Map<string, HeldRun>();
+  /** Assigned, and not in a heartbeat since. */
+  private readonly unlisted = new Map<string, { run: HeldRun; beats: number }>();
 
   constructor(
     readonly instance: string,
     readonly pool: string,
-    slots: number,
     readonly generation: number,
-    private readonly send: (message: runnersPb.AttachResponse) => void,
-  ) {
-    this.freeSlots = slots;
-  }
+    private readonly stream: RunnerStream,
+  ) {}
 
   get free(): number {
-    return this.isDrained ? 0 : this.freeSlots;
+    return this.isDrained ? 0 : Math.max(0, this.reported - this.reserved - this.unlisted.size);
   }
 
   get held(): HeldRun[] {
-    return [...this.runs.values()].map(({ run }) => run);
+    return [...this.listed.values(), ...[...this.unlisted.values()].map(({ run }) => run)];
   }
 
-  /** Before a claim: the slot counts as taken. */
+  /** Before a claim: the slot counts as taken, until `giveBack`. */
   reserve(): void {
-    this.freeSlots -= 1;
+    this.reserved += 1;
   }
 
   giveBack(): void {
-    this.freeSlots += 1;
+    this.reserved -= 1;
   }
 
   assign(assignment: runnersPb.Assign): void {
     const { sessionId, runId, epoch } = assignment;
-    this.runs.set(runId, { run: { sessionId, runId, epoch }, isListed: false });
-    this.send({ message: { $case: 'assign', value: assignment } });
+    this.unlisted.set(runId, { run: { sessionId, runId, epoch }, beats: 0 });
+    this.stream.send({ message: { $case: 'assign', value: assignment } });
   }
 
   revoke(run: HeldRun, reason: string): void {
-    this.runs.delete(run.runId);
-    this.send({ message: { $case: 'revoke', value: { ...run, reason } } });
+    this.onRunLeft(run.runId);
+    this.stream.send({ message: { $case: 'revoke', value: { ...run, reason } } });
   }
 
-  /** What the runner says it holds. Assignments that it can't have seen yet stay counted. */
-  onHeartbeat(freeSlots: number, listed: HeldRun[]): void {
-    const ids = new Set(listed.map(({ runId }) => runId));
-    for (const [runId, { isListed }] of this.runs) if (isListed && !ids.has(runId)) this.runs.delete(runId);
-    for (const run of listed) this.runs.set(run.runId, { run, isListed: true });
-    this.freeSlots = Math.max(0, freeSlots - (this.runs.size - listed.length));
+  /** What the runner says it holds. Assignments that it may not have seen yet stay counted. */
+  onHeartbeat(freeSlots: number, runs: HeldRun[]): void {
+    this.reported = freeSlots;
+    this.listed.clear();
+    for (const run of runs) {
+      this.listed.set(run.runId, run);
+      this.unlisted.delete(run.runId);
+    }
+    for (const [runId, assigned] of this.unlisted) {
+      assigned.beats += 1;
+      if (assigned.beats >= UNLISTED_MAX) this.unlisted.delete(runId);
+    }
   }
 
   /** @returns whether the run was here and has freed a slot */
   onRunLeft(runId: string): boolean {
-    const wasHere = this.runs.delete(runId);
-    if (wasHere) this.freeSlots += 1;
-    return wasHere;
+    if (this.unlisted.delete(runId)) return true;
+    if (!this.listed.delete(runId)) return false;
+    this.reported += 1;
+    return true;
+  }
+
+  /** It attaches to another replica. */
+  hangUp(): void {
+    this.stream.end();
   }
 
   acknowledge(ack: runnersPb.HeartbeatAck): void {
-    this.send({ message: { $case: 'heartbeatAck', value: ack } });
+    this.stream.send({ message: { $case: 'heartbeatAck', value: ack } });
   }
 }

@@ -4,9 +4,9 @@ import type { Logger, NatsBus } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { AttachedRunner } from './attached-runner';
-import { pickFairly } from './fairness';
+import { Load, pickFairly } from './fairness';
 import type { RunGrants } from './run-grants';
-import { runRowOf, type RunRepository, type RunRow } from './run.repository';
+import { rowOfRun, runRowOf, type RunRepository, type RunRow } from './run.repository';
 
 const POLL_MS = 1_000;
 const CANDIDATES = 200;
@@ -29,6 +29,8 @@ export interface DispatcherPorts {
  * second lead to a look at it. Losers of a claim pick again.
  */
 export class Dispatcher {
+  /** No claim begins any more. */
+  isStopped = false;
   private readonly runners = new Map<string, AttachedRunner>();
   private readonly running = new Set<string>();
   private readonly again = new Set<string>();
@@ -54,14 +56,21 @@ export class Dispatcher {
     this.timer.unref();
   }
 
+  /** Claims that are under way are still finished; no other begins. */
   stop(): void {
+    this.isStopped = true;
     clearInterval(this.timer);
     for (const stop of this.stops) stop();
   }
 
+  /** Sends all runners to other replicas. */
+  hangUp(): void {
+    for (const runner of this.runners.values()) runner.hangUp();
+  }
+
+  /** Its first heartbeat says how many slots are free. */
   attach(runner: AttachedRunner): void {
     this.runners.set(runner.instance, runner);
-    void this.dispatch(runner.pool);
   }
 
   /** @returns false where the runner attached again meanwhile */
@@ -91,7 +100,7 @@ export class Dispatcher {
       do {
         this.again.delete(pool);
         await this.drainQueue(pool);
-      } while (this.again.has(pool));
+      } while (this.again.has(pool) && !this.isStopped);
     } catch (error) {
       this.ports.logger.warn({ err: error, pool }, 'the run queue could not be read');
     } finally {
@@ -121,68 +130,67 @@ export class Dispatcher {
     if (!row) return;
     this.onRunLeft(row._id, null);
     const runner = this.backlogged.has(pool) ? undefined : this.freest(pool);
-    if (runner) void this.claim(runner, row).catch((error: unknown) => this.claimFailed(row, error));
+    if (runner) this.claim(runner, row);
     else this.ports.bus.publish(subjects.dispatch(pool), '');
   }
 
   private async drainQueue(pool: string): Promise<void> {
     if (!this.freest(pool)) return;
-    let queued = await this.ports.runs.queued(pool, CANDIDATES);
+    const rows = await this.ports.runs.queued(pool, CANDIDATES);
+    let queued = rows.filter((row) => !this.claimed.has(lifeOf(row)));
     for (const { _id } of queued) if (!this.queuedAtMs.has(_id)) this.queuedAtMs.set(_id, performance.now());
     this.backlogged.delete(pool);
     if (queued.length === 0) return;
-    const running = await this.ports.runs.runningByTenant(pool);
-    const started = new Map<string, number>();
-    const claims: Promise<void>[] = [];
+    const load = new Load(await this.ports.runs.running(pool));
     while (queued.length > 0) {
       const runner = this.freest(pool);
       if (!runner) break;
-      const row = pickFairly(queued, running, started);
+      const row = pickFairly(queued, load);
       queued = queued.filter((other) => other !== row);
-      running.set(row.tenantId, (running.get(row.tenantId) ?? 0) + 1);
-      started.set(row.principal, (started.get(row.principal) ?? 0) + 1);
-      claims.push(this.claim(runner, row).catch((error: unknown) => this.claimFailed(row, error)));
+      load.add(row.tenantId, row.principal);
+      this.claim(runner, row);
     }
     if (queued.length > 0) this.backlogged.add(pool);
-    await Promise.all(claims);
   }
 
   private freest(pool: string): AttachedRunner | undefined {
+    if (this.isStopped) return undefined;
     let best: AttachedRunner | undefined;
     for (const runner of this.runners.values())
       if (runner.pool === pool && runner.free > (best?.free ?? 0)) best = runner;
     return best;
   }
 
-  private async claim(runner: AttachedRunner, row: RunRow): Promise<void> {
-    const life = `${row._id} ${row.epoch}`;
+  /** Beside the look at the queue: one session whose insert takes long holds up no other. */
+  private claim(runner: AttachedRunner, row: RunRow): void {
+    const life = lifeOf(row);
     if (this.claimed.has(life)) return;
     this.claimed.set(life, true);
     runner.reserve();
-    const commitId = `claim.${row._id}.${row.epoch}.${runner.instance}`;
-    const outcome = await this.ports.log
-      .submit(row.sessionId, { kind: 'claim', commitId, runId: row._id, epoch: row.epoch, owner: runner.instance })
+    this.commitClaim(runner, row)
       .catch((error: unknown) => {
-        runner.giveBack();
         this.claimed.delete(life);
-        throw error;
-      });
-    if (!outcome.ok) {
-      runner.giveBack();
-      await this.correctRow(row, outcome.head);
-      return;
-    }
-    await this.assign(runner, outcome.head, outcome.c, row);
+        const { sessionId, _id: runId } = row;
+        this.ports.logger.warn({ err: error, sessionId, runId }, 'a queued run could not be claimed');
+      })
+      .finally(() => runner.giveBack());
+  }
+
+  private async commitClaim(runner: AttachedRunner, row: RunRow): Promise<void> {
+    const { _id: runId, sessionId, epoch } = row;
+    const commitId = `claim.${runId}.${epoch}.${runner.instance}`;
+    const claim = { kind: 'claim' as const, commitId, runId, epoch, owner: runner.instance };
+    const outcome = await this.ports.log.submit(sessionId, claim);
+    if (outcome.ok) return this.assign(runner, outcome.head, outcome.c, row);
+    // A refused claim shows that the row is stale: it is written again from the head on which the claim was refused.
+    await this.ports.runs.project(rowOfRun(outcome.head, runId, epoch));
   }
 
   private async assign(runner: AttachedRunner, head: Head, claimC: number, row: RunRow): Promise<void> {
     const { run } = head;
     const epoch = row.epoch + 1;
-    if (run?.id !== row._id || head.epoch !== epoch) {
-      // Cancelled within the same commit.
-      runner.giveBack();
-      return;
-    }
+    // Cancelled within the same commit.
+    if (run?.id !== row._id || head.epoch !== epoch) return;
     // The runner left while the claim was being stored: nobody would learn of the assignment.
     if (this.runners.get(runner.instance) !== runner) return this.ports.giveBack({ ...row, epoch });
     const grant = await this.ports.grants.sign(head, run, epoch);
@@ -193,18 +201,9 @@ export class Dispatcher {
     this.queuedAtMs.delete(row._id);
     this.ports.onAssigned(row, queuedAtMs === undefined ? undefined : performance.now() - queuedAtMs);
   }
+}
 
-  /** A refused claim shows that the row is stale: it is written again from the head on which the claim was refused. */
-  private async correctRow(row: RunRow, head: Head): Promise<void> {
-    const present = runRowOf(head);
-    if (present?._id === row._id) await this.ports.runs.project(present);
-    else await this.ports.runs.project({ ...row, c: head.c, state: 'done', owner: null });
-  }
-
-  private claimFailed(row: RunRow, error: unknown): void {
-    this.ports.logger.warn(
-      { err: error, sessionId: row.sessionId, runId: row._id },
-      'a queued run could not be claimed',
-    );
-  }
+/** One life of a run: it is claimed at most once. */
+function lifeOf({ _id, epoch }: RunRow): string {
+  return `${_id} ${epoch}`;
 }

@@ -1,6 +1,6 @@
 import type { Head, RunRowState } from '@margay/log';
 import type { Collection } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { project } from '../store/project';
 
 /** Projection of one run: the queue that dispatch reads. */
 export interface RunRow {
@@ -15,7 +15,20 @@ export interface RunRow {
   owner: string | null;
   principal: string;
   queuedAtMs: number;
+  /** Time of the commit that this row shows, milliseconds since the epoch. */
+  changedAtMs: number;
 }
+
+/** Running runs of one principal. */
+export interface RunningCount {
+  tenantId: string;
+  principal: string;
+  runs: number;
+}
+
+const OWNED_MAX = 5_000;
+/** How often the queue is asked for runs of others, where one principal fills what it shows. */
+const PAGES_MAX = 5;
 
 /** The collection `runs`. */
 export class RunRepository {
@@ -27,45 +40,54 @@ export class RunRepository {
   }
 
   /** Guarded by the commit number like every projection. */
-  async project(row: RunRow): Promise<void> {
-    const { _id, c, ...fields } = row;
-    try {
-      await this.rows.updateOne({ _id, c: { $lt: c } }, { $set: { c, ...fields } }, { upsert: true });
-    } catch (error) {
-      if (!isDuplicateKey(error)) throw error;
-    }
+  project(row: RunRow): Promise<void> {
+    return project(this.rows, row);
   }
 
-  queued(pool: string, limit: number): Promise<RunRow[]> {
-    return this.rows.find({ pool, state: 'queued' }).sort({ queuedAtMs: 1 }).limit(limit).toArray();
+  /** Oldest queued runs of a pool; also those of principals who stand behind somebody with a full page of them. */
+  async queued(pool: string, limit: number): Promise<RunRow[]> {
+    const found = await this.queuedPage(pool, limit, []);
+    for (let pages = 1, isFull = found.length === limit; isFull && pages < PAGES_MAX; pages++) {
+      const page = await this.queuedPage(pool, limit, [...new Set(found.map(({ principal }) => principal))]);
+      isFull = page.length === limit;
+      found.push(...page);
+    }
+    return found.toSorted((a, b) => a.queuedAtMs - b.queuedAtMs);
   }
 
   runningOf(owner: string): Promise<RunRow[]> {
-    return this.rows.find({ owner, state: 'running' }).limit(5_000).toArray();
+    return this.rows.find({ owner, state: 'running' }).limit(OWNED_MAX).toArray();
   }
 
-  /** Running runs of a pool per tenant. */
-  async runningByTenant(pool: string): Promise<Map<string, number>> {
-    const counts = new Map<string, number>();
-    const running = this.rows
-      .find({ pool, state: 'running' })
-      .limit(20_000)
-      .project<{ tenantId: string }>({ tenantId: 1 });
-    for await (const { tenantId } of running) counts.set(tenantId, (counts.get(tenantId) ?? 0) + 1);
-    return counts;
+  /** Running runs of a pool, counted per principal. */
+  async running(pool: string): Promise<RunningCount[]> {
+    const counted = this.rows.aggregate<{ _id: Omit<RunningCount, 'runs'>; runs: number }>([
+      { $match: { pool, state: 'running' } },
+      { $group: { _id: { tenantId: '$tenantId', principal: '$principal' }, runs: { $sum: 1 } } },
+    ]);
+    return (await counted.toArray()).map(({ _id, runs }) => ({ ..._id, runs }));
   }
 
   /** Runs of a pool that want a runner or have one: what scaling goes by. */
   async demand(pool: string): Promise<{ queued: number; running: number }> {
-    const count = (state: RunRowState) => this.rows.find({ pool, state }).limit(100_000).project({ _id: 1 }).toArray();
+    const count = (state: RunRowState) => this.rows.countDocuments({ pool, state });
     const [queued, running] = await Promise.all([count('queued'), count('running')]);
-    return { queued: queued.length, running: running.length };
+    return { queued, running };
   }
 
   /** Distinct owners of running runs. */
   async owners(pool: string): Promise<string[]> {
-    const running = this.rows.find({ pool, state: 'running' }).limit(20_000).project<{ owner: string }>({ owner: 1 });
-    return [...new Set((await running.toArray()).map(({ owner }) => owner))];
+    const owners: (string | null)[] = await this.rows.distinct('owner', { pool, state: 'running' });
+    return owners.filter((owner) => owner !== null);
+  }
+
+  private queuedPage(pool: string, limit: number, without: string[]): Promise<RunRow[]> {
+    const others = without.length === 0 ? {} : { principal: { $nin: without } };
+    return this.rows
+      .find({ pool, state: 'queued', ...others })
+      .sort({ queuedAtMs: 1 })
+      .limit(limit)
+      .toArray();
   }
 }
 
@@ -83,5 +105,20 @@ export function runRowOf(head: Head): RunRow | undefined {
     owner: head.run.owner,
     principal: head.run.principal,
     queuedAtMs: Math.floor(head.run.acceptedTs / 1_000),
+    changedAtMs: Math.floor(head.ts / 1_000),
   };
+}
+
+/** The row that a run which is not the head's present one has: it is over. */
+export function endedRowOf(head: Head, runId: string, epoch: number): RunRow {
+  const { tenantId, sessionId, c } = head;
+  const changedAtMs = Math.floor(head.ts / 1_000);
+  const gone = { pool: '', state: 'done' as const, owner: null, principal: '', queuedAtMs: 0 };
+  return { _id: runId, tenantId, sessionId, c, epoch, changedAtMs, ...gone };
+}
+
+/** What the row of a run should say, as this head shows it. */
+export function rowOfRun(head: Head, runId: string, epoch: number): RunRow {
+  const present = runRowOf(head);
+  return present?._id === runId ? present : endedRowOf(head, runId, epoch);
 }

@@ -2,13 +2,16 @@ import type { Logger } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { HeldRun } from './attached-runner';
-import { runRowOf, type RunRepository, type RunRow } from './run.repository';
-import type { RunnerRepository } from './runner.repository';
+import { rowOfRun, runRowOf, type RunRepository, type RunRow } from './run.repository';
+import type { RunnerRepository, RunnerRow } from './runner.repository';
 
-const POLL_MS = 5_000;
-/** A row older than this that its runner does not list in two successive beats is taken over. */
-const UNLISTED_AFTER_MS = 5_000;
-
+const POLL_MS = 1_000;
+/** Polls further apart than this saw an outage or a pause of this process: the observer starts afresh. */
+const PAUSE_MS = 5_000;
+/** Owners without a row are rare; they are looked for every so many polls. */
+const ORPHANS_EVERY = 5;
+/** Whoever marked a runner as lost takes its runs over at once; the others wait so long. */
+const MARKED_AFTER_MS = 3_000;
 /** Runs taken over of which it is remembered since when their owner was missed. */
 const TAKEN_OVER_MAX = 10_000;
 
@@ -23,6 +26,8 @@ export interface RunnerWatchOptions {
   runners: RunnerRepository;
   logger: Logger;
   lostAfterMs: number;
+  /** A row that shows a run as running for longer than this, and that two successive beats do not list, is taken over. */
+  unlistedAfterMs: number;
   pool: string;
   onTakeover: (cause: string) => void;
 }
@@ -34,9 +39,13 @@ export interface RunnerWatchOptions {
 export class RunnerWatch {
   private readonly observed = new Map<string, Observed>();
   private readonly takenOver = new LRUCache<string, number>({ max: TAKEN_OVER_MAX });
+  private readonly takingOver = new Set<string>();
   private timer?: NodeJS.Timeout;
   private isRunning = false;
   private lastPollMs = 0;
+  private polls = 0;
+  /** Owners of running runs that had no row when they were looked for last. */
+  private orphans: string[] = [];
 
   constructor(private readonly options: RunnerWatchOptions) {}
 
@@ -60,19 +69,14 @@ export class RunnerWatch {
     held: readonly HeldRun[] = [],
     sinceMs = performance.now(),
   ): Promise<void> {
-    this.observed.delete(instance);
-    const rows = await this.options.runs.runningOf(instance);
+    const { runners, runs } = this.options;
+    const runner = await runners.find(instance);
+    const rows = await runs.runningOf(instance);
     const known = new Set(rows.map(({ _id }) => _id));
     const unwritten = held.filter(({ runId }) => !known.has(runId)).map((run) => this.rowOf(run, instance));
     const all = [...rows, ...(await Promise.all(unwritten)).filter((row) => row !== undefined)];
     await Promise.all(all.map((row) => this.takeOver(row, cause, sinceMs)));
-    await this.options.runners.remove(instance);
-  }
-
-  /** The row of a run as the log shows it; undefined where this runner does not drive it any more. */
-  private async rowOf({ sessionId, runId }: HeldRun, instance: string): Promise<RunRow | undefined> {
-    const row = runRowOf(await this.options.log.recentHead(sessionId));
-    return row?._id === runId && row.owner === instance && row.state === 'running' ? row : undefined;
+    if (runner) await runners.remove(runner);
   }
 
   /** When the owner was missed from which this run was taken over, if it was and has not been asked for since. */
@@ -84,25 +88,20 @@ export class RunnerWatch {
 
   async takeOver(row: RunRow, cause: string, sinceMs = performance.now()): Promise<void> {
     const { log, runs, logger, onTakeover } = this.options;
-    const commitId = `takeover.${row._id}.${row.epoch}`;
+    const { _id: runId, sessionId, epoch } = row;
     // Before it is stored: the next owner may be found at once.
-    this.takenOver.set(row._id, sinceMs);
-    const outcome = await log.submit(row.sessionId, {
-      kind: 'takeover',
-      commitId,
-      runId: row._id,
-      epoch: row.epoch,
-      cause,
-    });
+    this.takenOver.set(runId, sinceMs);
+    const commitId = `takeover.${runId}.${epoch}`;
+    const outcome = await log.submit(sessionId, { kind: 'takeover', commitId, runId, epoch, cause });
+    // Another replica that saw the same loss may have been quicker.
+    if (outcome.ok && outcome.replayed) return;
     if (outcome.ok) {
       onTakeover(cause);
-      logger.info({ sessionId: row.sessionId, runId: row._id, cause }, 'the run was taken back from its runner');
+      logger.info({ sessionId, runId, cause }, 'the run was taken back from its runner');
       return;
     }
-    this.takenOver.delete(row._id);
-    const present = runRowOf(outcome.head);
-    if (present?._id === row._id) await runs.project(present);
-    else await runs.project({ ...row, c: outcome.head.c, state: 'done', owner: null });
+    this.takenOver.delete(runId);
+    await runs.project(rowOfRun(outcome.head, runId, epoch));
   }
 
   /**
@@ -114,9 +113,19 @@ export class RunnerWatch {
     const rows = await this.options.runs.runningOf(instance);
     const isListed = new Set(listed.map(({ runId, epoch }) => `${runId} ${epoch}`));
     const missing = rows.filter((row) => !isListed.has(`${row._id} ${row.epoch}`));
-    const ripe = missing.filter((row) => missedBefore.has(row._id) && Date.now() - row.queuedAtMs > UNLISTED_AFTER_MS);
+    const ripe = missing.filter((row) => missedBefore.has(row._id) && this.isOld(row));
     await Promise.all(ripe.map((row) => this.takeOver(row, 'unlisted')));
     return new Set(missing.map(({ _id }) => _id));
+  }
+
+  private isOld({ changedAtMs }: RunRow): boolean {
+    return Date.now() - changedAtMs >= this.options.unlistedAfterMs;
+  }
+
+  /** The row of a run as the log shows it; undefined where this runner does not drive it any more. */
+  private async rowOf({ sessionId, runId }: HeldRun, instance: string): Promise<RunRow | undefined> {
+    const row = runRowOf((await this.options.log.readTip(sessionId)).head);
+    return row?._id === runId && row.owner === instance && row.state === 'running' ? row : undefined;
   }
 
   private async tick(): Promise<void> {
@@ -134,28 +143,37 @@ export class RunnerWatch {
   }
 
   private async poll(): Promise<void> {
+    const { runners, runs, pool } = this.options;
     const nowMs = performance.now();
-    if (nowMs - this.lastPollMs > 2 * POLL_MS) this.observed.clear();
+    if (nowMs - this.lastPollMs > PAUSE_MS) this.observed.clear();
     this.lastPollMs = nowMs;
-    const rows = await this.options.runners.listAll();
+    const rows = await runners.listAll();
     const known = new Set(rows.map(({ _id }) => _id));
-    for (const row of rows) {
-      const before = this.observed.get(row._id);
-      if (before?.beat !== row.beat) this.observed.set(row._id, { beat: row.beat, changedAtMs: nowMs });
-      else if (row.isLost || nowMs - before.changedAtMs > this.options.lostAfterMs)
-        await this.takeOverAll(row._id, 'lease', [], before.changedAtMs);
-    }
-    await this.takeOverOrphans(known, nowMs);
+    if (this.polls++ % ORPHANS_EVERY === 0)
+      this.orphans = (await runs.owners(pool)).filter((owner) => !known.has(owner));
+    const seen = [...rows, ...this.orphans.map((_id) => ({ _id, beat: -1, isLost: false }))];
+    for (const runner of seen) this.observe(runner, nowMs);
+    const ids = new Set(seen.map(({ _id }) => _id));
+    for (const instance of this.observed.keys()) if (!ids.has(instance)) this.observed.delete(instance);
   }
 
-  /** Owners of running runs of which there is no row at all. */
-  private async takeOverOrphans(known: ReadonlySet<string>, nowMs: number): Promise<void> {
-    for (const owner of await this.options.runs.owners(this.options.pool)) {
-      if (known.has(owner)) continue;
-      const before = this.observed.get(owner);
-      if (!before) this.observed.set(owner, { beat: -1, changedAtMs: nowMs });
-      else if (nowMs - before.changedAtMs > this.options.lostAfterMs)
-        await this.takeOverAll(owner, 'lease', [], before.changedAtMs);
+  private observe({ _id, beat, isLost }: Pick<RunnerRow, '_id' | 'beat' | 'isLost'>, nowMs: number): void {
+    const before = this.observed.get(_id);
+    if (before?.beat !== beat) this.observed.set(_id, { beat, changedAtMs: nowMs });
+    else if (nowMs - before.changedAtMs > (isLost ? MARKED_AFTER_MS : this.options.lostAfterMs))
+      void this.takeOverLost(_id, before.changedAtMs);
+  }
+
+  /** Beside the polls: they go on counting meanwhile. */
+  private async takeOverLost(instance: string, sinceMs: number): Promise<void> {
+    if (this.takingOver.has(instance)) return;
+    this.takingOver.add(instance);
+    try {
+      await this.takeOverAll(instance, 'lease', [], sinceMs);
+    } catch (error) {
+      this.options.logger.warn({ err: error, runner: instance }, 'the runs of a lost runner could not be taken over');
+    } finally {
+      this.takingOver.delete(instance);
     }
   }
 }

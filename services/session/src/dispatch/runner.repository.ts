@@ -1,4 +1,5 @@
 import type { Collection } from 'mongodb';
+import { isDuplicateKey } from '../store/mongo-errors';
 
 /** Liveness of a runner process, as a hint. */
 export interface RunnerRow {
@@ -12,6 +13,15 @@ export interface RunnerRow {
   isLost: boolean;
   seenAt: Date;
 }
+
+/** One attachment of a runner. */
+export interface Attachment {
+  instance: string;
+  pool: string;
+  generation: number;
+}
+
+const LISTED_MAX = 5_000;
 
 /** The collection `runners`. */
 export class RunnerRepository {
@@ -27,8 +37,15 @@ export class RunnerRepository {
     return row?.generation ?? 1;
   }
 
-  async beat(instance: string): Promise<void> {
-    await this.rows.updateOne({ _id: instance }, { $inc: { beat: 1 }, $set: { seenAt: new Date() } });
+  /** Also brings back the row of a runner that lives although it was given up; a later attachment is left alone. */
+  async beat({ instance, pool, generation }: Attachment): Promise<void> {
+    const first = { pool, isLost: false, tenantId: '_platform' as const };
+    const raise = { $inc: { beat: 1 }, $set: { seenAt: new Date() }, $setOnInsert: first };
+    try {
+      await this.rows.updateOne({ _id: instance, generation }, raise, { upsert: true });
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error;
+    }
   }
 
   /** @returns false where the runner attached again since */
@@ -37,11 +54,16 @@ export class RunnerRepository {
     return marked.matchedCount === 1;
   }
 
-  async remove(instance: string): Promise<void> {
-    await this.rows.deleteOne({ _id: instance });
+  /** Removes a runner that has given no sign of life since this beat. */
+  async remove({ _id, beat }: Pick<RunnerRow, '_id' | 'beat'>): Promise<void> {
+    await this.rows.deleteOne({ _id, beat });
+  }
+
+  async find(instance: string): Promise<RunnerRow | undefined> {
+    return (await this.rows.findOne({ _id: instance })) ?? undefined;
   }
 
   listAll(): Promise<RunnerRow[]> {
-    return this.rows.find({}).limit(5_000).toArray();
+    return this.rows.find({}).limit(LISTED_MAX).toArray();
   }
 }

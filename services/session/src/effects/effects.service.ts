@@ -2,7 +2,7 @@ import type { executorPb } from '@margay/contracts';
 import type { CommitDocument, Effect } from '@margay/log';
 import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
-import { runRowOf, type RunRepository } from '../dispatch/run.repository';
+import { rowOfRun, type RunRepository } from '../dispatch/run.repository';
 import type { SessionRepository } from './session.repository';
 
 /** How long the fence of a sandbox may take before it is left to the janitor. */
@@ -18,13 +18,16 @@ export interface EffectsPorts {
 
 /** Applies what a commit owes to other documents and services. Idempotent, in any order, as often as you like. */
 export class EffectsService {
-  private readonly inFlight = new Map<string, Promise<void>>();
+  private readonly inFlight = new Map<string, Promise<boolean>>();
 
   constructor(private readonly ports: EffectsPorts) {}
 
-  /** Applies all effects and clears the mark; what fails stays marked for the janitor. Never rejects. */
-  apply(document: CommitDocument): Promise<void> {
-    if (document.effects.length === 0) return Promise.resolve();
+  /**
+   * Applies all effects and clears the mark; what fails stays marked for the janitor. Never rejects.
+   * @returns whether all are applied
+   */
+  apply(document: CommitDocument): Promise<boolean> {
+    if (document.effects.length === 0) return Promise.resolve(true);
     const applied = this.applyAll(document).finally(() => this.inFlight.delete(document._id));
     this.inFlight.set(document._id, applied);
     return applied;
@@ -35,15 +38,22 @@ export class EffectsService {
     await this.inFlight.get(commitKey);
   }
 
-  private async applyAll(document: CommitDocument): Promise<void> {
+  /** Waits until everything that is being applied was tried. */
+  async idle(): Promise<void> {
+    await Promise.all(this.inFlight.values());
+  }
+
+  private async applyAll(document: CommitDocument): Promise<boolean> {
     try {
       await Promise.all(document.effects.map((effect) => this.applyOne(document, effect)));
       await this.ports.store.clearEffectsMark(document._id);
+      return true;
     } catch (error) {
       this.ports.logger.warn(
         { err: error, sessionId: document.sessionId, c: document.c },
         'effects are left to the janitor',
       );
+      return false;
     }
   }
 
@@ -52,29 +62,10 @@ export class EffectsService {
       case 'session':
         return this.ports.sessions.project(document.head);
       case 'run':
-        return this.projectRun(document, effect);
+        return this.ports.runs.project(rowOfRun(document.head, effect.runId, effect.epoch));
       case 'fence':
         return this.fence(document, effect);
     }
-  }
-
-  private async projectRun(document: CommitDocument, effect: Effect & { kind: 'run' }): Promise<void> {
-    const present = runRowOf(document.head);
-    if (present?._id === effect.runId) return this.ports.runs.project(present);
-    // The run is over: its row only needs to leave the queue.
-    const { tenantId, sessionId, c } = document;
-    await this.ports.runs.project({
-      _id: effect.runId,
-      tenantId,
-      sessionId,
-      c,
-      pool: '',
-      state: effect.state,
-      epoch: effect.epoch,
-      owner: null,
-      principal: '',
-      queuedAtMs: 0,
-    });
   }
 
   private async fence(document: CommitDocument, effect: Effect & { kind: 'fence' }): Promise<void> {

@@ -1,6 +1,6 @@
 import { sessionState, type Head } from '@margay/log';
 import type { Collection, Filter } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { project } from '../store/project';
 
 /** Projection of a session's head; a pure function of the log, restored from it at will. */
 export interface SessionRow {
@@ -37,15 +37,9 @@ export class SessionRepository {
     await this.rows.createIndex({ tenantId: 1, createdTs: -1 }, { name: 'tenant_created_v1' });
   }
 
-  /** Whole-state write, guarded by the commit number: an older head never overwrites a newer one. */
-  async project(head: Head): Promise<void> {
-    const { _id, c, ...fields } = rowOf(head);
-    try {
-      await this.rows.updateOne({ _id, c: { $lt: c } }, { $set: { c, ...fields } }, { upsert: true });
-    } catch (error) {
-      // The upsert met a row that is as new or newer.
-      if (!isDuplicateKey(error)) throw error;
-    }
+  /** An older head never overwrites a newer one. */
+  project(head: Head): Promise<void> {
+    return project(this.rows, rowOf(head));
   }
 
   /** Newest first; sessions that never had a run are hidden. */

@@ -9,6 +9,7 @@ const PROBE_MAX = 1_000;
 export class JournalRegistry {
   private readonly journals = new Set<RunJournal>();
   private timer?: NodeJS.Timeout;
+  private isProbing = false;
 
   constructor(
     private readonly store: MongoCommitStore,
@@ -16,14 +17,17 @@ export class JournalRegistry {
   ) {}
 
   start(): void {
-    this.timer = setInterval(() => {
-      this.probe().catch((error: unknown) => this.logger.warn({ err: error }, 'open journals could not be probed'));
-    }, PROBE_MS);
+    this.timer = setInterval(() => void this.tick(), PROBE_MS);
     this.timer.unref();
   }
 
   stop(): void {
     clearInterval(this.timer);
+  }
+
+  /** Sends all runs to other replicas, each once its commands are answered. */
+  async handOver(): Promise<void> {
+    await Promise.all([...this.journals].map((journal) => journal.handOver()));
   }
 
   add(journal: RunJournal): void {
@@ -32,6 +36,18 @@ export class JournalRegistry {
 
   remove(journal: RunJournal): void {
     this.journals.delete(journal);
+  }
+
+  private async tick(): Promise<void> {
+    if (this.isProbing) return;
+    this.isProbing = true;
+    try {
+      await this.probe();
+    } catch (error) {
+      this.logger.warn({ err: error }, 'open journals could not be probed');
+    } finally {
+      this.isProbing = false;
+    }
   }
 
   private async probe(): Promise<void> {

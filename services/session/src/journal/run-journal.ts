@@ -1,27 +1,32 @@
 import type { runnersPb } from '@margay/contracts';
 import { subjects } from '@margay/contracts';
-import { InvalidArgumentError, isMargayError } from '@margay/errors';
-import {
-  inlineBlobs,
-  offload,
-  tipOf,
-  unpackRecord,
-  type CommitDocument,
-  type Head,
-  type RunnerCommand,
-} from '@margay/log';
+import { isMargayError, UnavailableError } from '@margay/errors';
+import { offloadCommand, tipOf, type CommitDocument, type Head, type RunnerCommand } from '@margay/log';
 import type { Logger, NatsBus } from '@margay/platform';
-import { z } from 'zod';
+import { commitNumberOf, publishDelta } from '../commits/live';
 import type { SessionLog } from '../commits/session-log';
 import type { HeldRun } from '../dispatch/attached-runner';
-import { publishDelta } from '../commits/live';
-import { RunnerMessage } from './runner-command.schema';
+import { inboxItemsOf, RecordPage, recordsOf } from './journal-records';
+import { parseCommand } from './runner-command';
 
-type Respond = (message: NonNullable<runnersPb.JournalResponse['message']>) => void;
+/** What a journal says to its runner. */
+export interface JournalStreamPort {
+  /** Resolves when the runner takes more; whoever does not send much need not wait. */
+  send(message: NonNullable<runnersPb.JournalResponse['message']>): Promise<void>;
+  /** Ends the stream: the runner opens another one and sends again what has no answer. */
+  breakOff(error: unknown): void;
+  end(): void;
+}
 
-/** Records per `opened` message; each holds at most a commit's worth of text. */
-const PAGE_RECORDS = 100;
-const PAGE_BYTES = 1024 * 1024;
+export interface RunJournalPorts {
+  log: SessionLog;
+  bus: Pick<NatsBus, 'subscribe' | 'publish' | 'flush'>;
+  logger: Logger;
+}
+
+const CLAIM_POLL_MS = 20;
+/** A claim was acknowledged by a majority before its run was assigned: reads show it soon. */
+const CLAIM_WAIT_MS = 10_000;
 
 /**
  * One runner's view of one session's log while it drives a run there: opened from a log read whose last head shows
@@ -32,40 +37,49 @@ export class RunJournal {
   private tenantId = '';
   private isOpen = false;
   private isOver = false;
-  /** A command could not be prepared: none behind it is taken. */
+  /** No further command is taken here: one could not be prepared, or the stream is about to end. */
   private isBroken = false;
   /** Why a command was refused as faulty: no step behind it is taken, only the end of the run. */
   private refusal: unknown;
   /** Commits that arrived while the log was being read or another one was being handled. */
   private followed: Promise<void> = Promise.resolve();
   private prepared: Promise<void> = Promise.resolve();
-  private readonly sentIds = new Set<string>();
+  private readonly submitted = new Set<Promise<void>>();
+  /** Ids of commands by which the owner itself ends or gives back its run. */
+  private readonly endings = new Set<string>();
   private readonly stops: (() => void)[] = [];
 
   constructor(
-    private readonly ports: { log: SessionLog; bus: NatsBus; logger: Logger },
+    private readonly ports: RunJournalPorts,
     readonly run: HeldRun,
-    private readonly respond: Respond,
-    /** Ends the stream: the runner opens another one and sends again what has no answer. */
-    private readonly breakOff: (error: unknown) => void,
+    private readonly stream: JournalStreamPort,
   ) {}
 
   /** Subscribes, reads the log, and answers `opened` or `fenced`. */
   async open(haveC: number, tenantId: string): Promise<void> {
+    const { log, bus } = this.ports;
+    const { sessionId } = this.run;
     this.tenantId = tenantId;
-    this.stops.push(
-      this.ports.log.onCommitted((document) => {
-        if (document.sessionId === this.run.sessionId) this.follow(document.c, document);
-      }),
-    );
-    const subject = subjects.sessionEvents(tenantId, this.run.sessionId);
-    this.stops.push(this.ports.bus.subscribe(subject, (data) => this.follow(commitNumberOf(data))));
+    this.stops.push(log.onSessionCommitted(sessionId, (document) => this.follow(document.c, document)));
+    const listen = (data: Uint8Array): void => this.follow(commitNumberOf(data));
+    this.stops.push(bus.subscribe(subjects.sessionEvents(tenantId, sessionId), listen));
+    const subscribed = bus.flush();
     await this.readLog(haveC);
+    // What was committed while the log was being read, or before the subscription stood.
+    void subscribed.then(() => this.follow(this.nextC));
   }
 
   close(): void {
     this.isOver = true;
-    for (const stop of this.stops) stop();
+    for (const stop of this.stops.splice(0)) stop();
+  }
+
+  /** Ends the stream once every command that came is answered: the runner goes on at another replica. */
+  async handOver(): Promise<void> {
+    this.isBroken = true;
+    await this.prepared;
+    await Promise.all(this.submitted);
+    this.stream.end();
   }
 
   /** Number of the commit that follows what this journal has seen. */
@@ -77,12 +91,7 @@ export class RunJournal {
   follow(c: number, document?: CommitDocument): void {
     if (this.isOver) return;
     this.followed = this.followed
-      .then(async () => {
-        if (this.isOver || !this.isOpen || c <= this.knownC) return;
-        if (document && document.c === this.knownC + 1) this.onCommit(document);
-        else
-          for await (const next of this.ports.log.store.range(this.run.sessionId, this.knownC + 1)) this.onCommit(next);
-      })
+      .then(() => this.followTo(c, document))
       // The next probe finds what was missed.
       .catch((error: unknown) => this.ports.logger.warn({ err: error, ...this.run }, 'a run could not be followed'));
   }
@@ -90,13 +99,12 @@ export class RunJournal {
   /** Commands are inserted in the order in which they came; several may be under way. */
   commit(command: runnersPb.JournalCommit): void {
     if (this.isOver) return;
-    this.sentIds.add(command.commitId);
     this.prepared = this.prepared
       .then(() => this.prepare(command))
       .catch((error: unknown) => {
         // What comes behind must not be stored without it: all of it is sent again over another stream.
         this.isBroken = true;
-        this.breakOff(error);
+        this.stream.breakOff(error);
       });
   }
 
@@ -105,19 +113,30 @@ export class RunJournal {
     publishDelta(this.ports.bus, this.tenantId, this.run, delta);
   }
 
+  private async followTo(c: number, document: CommitDocument | undefined): Promise<void> {
+    if (this.isOver || !this.isOpen || c <= this.knownC) return;
+    if (document?.c === this.nextC) return this.onCommit(document);
+    for await (const next of this.ports.log.store.range(this.run.sessionId, this.nextC)) {
+      await this.onCommit(next);
+      if (this.isOver) return;
+    }
+  }
+
   private async prepare({ commitId, commandJson }: runnersPb.JournalCommit): Promise<void> {
     if (this.isBroken) return;
     const command = this.parsed(commandJson, commitId);
     if (!command) return;
     if (command.kind === 'step' && this.refusal !== undefined) return this.rejected(commitId, this.refusal);
-    const fitted = command.kind === 'release' ? command : await offload(this.tenantId, command, this.ports.log.blobs);
-    void this.submit(fitted);
+    if (command.kind !== 'step') this.endings.add(commitId);
+    const fitted = await offloadCommand(this.tenantId, command, this.ports.log.blobs);
+    const submitted = this.submit(fitted).finally(() => this.submitted.delete(submitted));
+    this.submitted.add(submitted);
   }
 
   /** A faulty command is answered; sent again it would be as faulty. */
   private parsed(commandJson: string, commitId: string): RunnerCommand | undefined {
     try {
-      return parse(commandJson, commitId, this.run);
+      return parseCommand(commandJson, commitId, this.run);
     } catch (error) {
       this.refusal = error;
       this.rejected(commitId, error);
@@ -130,12 +149,13 @@ export class RunJournal {
     try {
       const outcome = await this.ports.log.submit(this.run.sessionId, command);
       if (outcome.ok) {
-        this.respond({ $case: 'committed', value: { commitId, c: outcome.c, seq: outcome.head.seq } });
+        void this.stream.send({ $case: 'committed', value: { commitId, c: outcome.c, seq: outcome.head.seq } });
         return;
       }
       const { reason, message } = outcome.rejection;
-      if (reason === 'fenced') this.stop(outcome.head, message);
-      else this.respond({ $case: 'rejected', value: { commitId, reason, message } });
+      if (reason === 'fenced') return this.stop(outcome.head, message);
+      this.endings.delete(commitId);
+      void this.stream.send({ $case: 'rejected', value: { commitId, reason, message } });
       if (reason === 'inbox') this.follow(outcome.head.c);
     } catch (error) {
       this.rejected(commitId, error);
@@ -145,68 +165,60 @@ export class RunJournal {
   private rejected(commitId: string, error: unknown): void {
     const reason = isMargayError(error) ? error.reason : 'internal';
     const message = isMargayError(error) ? error.message : 'the commit failed';
-    this.respond({ $case: 'rejected', value: { commitId, reason, message } });
+    if (reason === 'internal') this.ports.logger.error({ err: error, ...this.run }, 'a commit failed');
+    void this.stream.send({ $case: 'rejected', value: { commitId, reason, message } });
   }
 
   private async readLog(haveC: number): Promise<void> {
+    const { store } = this.ports.log;
     const { sessionId } = this.run;
-    let page: runnersPb.JournalRecord[] = [];
-    let pageBytes = 0;
-    const flush = (last: boolean, headJson: string): void => {
-      this.respond({ $case: 'opened', value: { records: page, last, headJson } });
-      page = [];
-      pageBytes = 0;
-    };
+    const untilMs = performance.now() + CLAIM_WAIT_MS;
+    const page = new RecordPage();
     this.knownC = haveC;
-    for (;;) {
-      let lastDocument: CommitDocument | undefined;
-      for await (const document of this.ports.log.store.range(sessionId, this.knownC + 1)) {
-        for (const json of await this.recordsOf(document)) {
-          page.push({ c: document.c, json });
-          pageBytes += json.length;
-          if (page.length >= PAGE_RECORDS || pageBytes >= PAGE_BYTES) flush(false, '');
-        }
-        this.knownC = document.c;
-        lastDocument = document;
-      }
-      const head = lastDocument?.head ?? (await this.ports.log.store.readNumber(sessionId, this.knownC))?.head;
+    while (!this.isOver) {
+      const last = await this.readPages(page);
+      const head = last?.head ?? (await store.readNumber(sessionId, this.knownC))?.head;
       if (head && this.isMine(head)) {
-        if (lastDocument) this.ports.log.observe(sessionId, tipOf(lastDocument));
+        if (last) this.ports.log.observe(sessionId, tipOf(last));
         this.isOpen = true;
-        flush(true, JSON.stringify(head));
-        // What was committed while the log was being read.
-        this.follow(this.knownC + 1);
+        await this.stream.send({ $case: 'opened', value: { records: page.take(), last: true, headJson: JSON.stringify(head) } }); // prettier-ignore
         return;
       }
-      if (head && (head.epoch > this.run.epoch || head.run?.id !== this.run.runId))
-        return this.stop(head, 'the run has moved on');
-      if (this.isOver) return;
-      // The store has not shown the claim yet.
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      // An epoch belongs to one owner of one run: with another state under the same one it is over, too.
+      if (head && head.epoch >= this.run.epoch) return this.stop(head, 'the run has moved on');
+      if (performance.now() > untilMs)
+        throw new UnavailableError('claim_not_seen', `the store does not show that run ${this.run.runId} was claimed`);
+      await new Promise((resolve) => setTimeout(resolve, CLAIM_POLL_MS));
     }
   }
 
-  private async recordsOf(document: CommitDocument): Promise<string[]> {
-    const frames = document.events.map(({ frame }) => frame);
-    return Promise.all(
-      document.records.map(async (text) => {
-        if (!text.includes('$event"') && !text.includes('$blob"')) return text;
-        return JSON.stringify(await inlineBlobs(this.tenantId, unpackRecord(text, frames), this.ports.log.blobs));
-      }),
-    );
+  /** Sends the records of all commits behind the known one, as fast as the runner takes them. */
+  private async readPages(page: RecordPage): Promise<CommitDocument | undefined> {
+    const { store, blobs } = this.ports.log;
+    let last: CommitDocument | undefined;
+    for await (const document of store.range(this.run.sessionId, this.nextC)) {
+      for (const json of await recordsOf(document, blobs)) {
+        page.add(document.c, json);
+        if (!page.isFull) continue;
+        await this.stream.send({ $case: 'opened', value: { records: page.take(), last: false, headJson: '' } });
+        if (this.isOver) return undefined;
+      }
+      this.knownC = document.c;
+      last = document;
+    }
+    return last;
   }
 
-  private onCommit(document: CommitDocument): void {
-    if (this.isOver || document.c !== this.knownC + 1) return;
-    this.knownC = document.c;
+  private async onCommit(document: CommitDocument): Promise<void> {
+    if (this.isOver || document.c !== this.nextC) return;
     if (!this.isMine(document.head)) {
-      // The owner's own last commit, its end or its release, is answered to it by itself.
-      if (document.commitIds.some((id) => this.sentIds.has(id))) return this.close();
+      // Its own last command is answered to the owner by itself.
+      if (document.commitIds.some((id) => this.endings.has(id))) return this.close();
       return this.stop(document.head, 'the run has moved on');
     }
-    for (const id of document.commitIds) this.sentIds.delete(id);
-    const items = inboxItems(document);
-    if (items.length > 0) this.respond({ $case: 'inbox', value: { items } });
+    const items = await inboxItemsOf(document, this.ports.log.blobs);
+    this.knownC = document.c;
+    if (items.length > 0) void this.stream.send({ $case: 'inbox', value: { items } });
   }
 
   private isMine({ run, epoch }: Head): boolean {
@@ -217,44 +229,8 @@ export class RunJournal {
   private stop(head: Head, message: string): void {
     if (this.isOver) return;
     const isCanceled = head.lastRun?.id === this.run.runId && head.lastRun.doneReason === 'canceled';
-    if (isCanceled) this.respond({ $case: 'cancel', value: { reason: 'canceled' } });
-    else this.respond({ $case: 'fenced', value: { message } });
+    if (isCanceled) void this.stream.send({ $case: 'cancel', value: { reason: 'canceled' } });
+    else void this.stream.send({ $case: 'fenced', value: { message } });
     this.close();
   }
-}
-
-function parse(json: string, commitId: string, { runId, epoch }: HeldRun): RunnerCommand {
-  const parsed = RunnerMessage.safeParse(jsonOf(json));
-  if (!parsed.success)
-    throw new InvalidArgumentError(
-      'invalid_command',
-      `the command of ${commitId} is wrong: ${z.prettifyError(parsed.error)}`,
-    );
-  return { ...parsed.data, commitId, runId, epoch } as RunnerCommand;
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // no command of any kind
-  }
-}
-
-function inboxItems(document: CommitDocument): runnersPb.InboxItem[] {
-  const items: runnersPb.InboxItem[] = [];
-  for (const text of document.records) {
-    if (!text.startsWith('{"kind":"inbox"')) continue;
-    const record = unpackRecord(
-      text,
-      document.events.map(({ frame }) => frame),
-    );
-    items.push({ n: Number(record['n']), kind: String(record['item']), text: String(record['text']) });
-  }
-  return items;
-}
-
-function commitNumberOf(data: Uint8Array): number {
-  const { c } = JSON.parse(Buffer.from(data).toString('utf8')) as { c: number };
-  return c;
 }

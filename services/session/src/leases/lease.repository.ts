@@ -16,6 +16,11 @@ export class LeaseRepository {
     private readonly owner: string,
   ) {}
 
+  /** Lets others take a lease that this replica holds. */
+  async release(name: string): Promise<void> {
+    await this.rows.updateOne({ _id: name, owner: this.owner }, { $set: { untilMs: 0 } });
+  }
+
   /** Takes or renews the lease. @returns whether this replica holds it for `ttlMs` from now */
   async hold(name: string, ttlMs: number): Promise<boolean> {
     const nowMs = Date.now();

@@ -1,4 +1,5 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
+import { UnavailableError } from '@margay/errors';
 import type { Head } from '@margay/log';
 import { requireAccess } from '../access/access-rules';
 import type { SessionLog } from '../commits/session-log';
@@ -22,8 +23,10 @@ export async function* replay(
   const isWanted = frameFilter(request);
   let commits: sessionsPb.Commit[] = [];
   let bytes = 0;
-  for await (const document of log.store.range(sessionId, await firstNumber(log, head, request), head.c)) {
+  let nextC = await firstNumber(log, head, request);
+  for await (const document of log.store.range(sessionId, nextC, head.c)) {
     const { c, frames } = commitMessage(document, head.cuts);
+    nextC = c + 1;
     const wanted = frames.filter(isWanted);
     if (wanted.length === 0) continue;
     commits.push({ c, frames: wanted });
@@ -33,6 +36,9 @@ export async function* replay(
     commits = [];
     bytes = 0;
   }
+  // Its end was seen, so all before it is stored: whoever gets the state must have got everything before it.
+  if (nextC <= head.c)
+    throw new UnavailableError('log_gap', `commit ${nextC} of session ${sessionId} could not be read; try again`);
   yield { commits, state: stateMessage(head) };
 }
 

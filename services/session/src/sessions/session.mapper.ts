@@ -63,6 +63,7 @@ function summary({ state, ...source }: SummarySource): SessionSummary {
     workspace: null,
     archived: false,
     projects: source.projects,
+    ...(source.tag === null ? {} : { tags: [source.tag] }),
     ...rest,
   };
 }

@@ -3,6 +3,7 @@ import { PermissionDeniedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
 import { requireAccess, seesAllSessions } from '../access/access-rules';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
+import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
 import type { SessionRepository } from '../effects/session.repository';
 import type { ModelsService } from '../projects/models.service';
@@ -14,14 +15,15 @@ import type { SessionsService } from './sessions.service';
 export interface SessionsGrpcPorts {
   sessions: SessionsService;
   log: SessionLog;
+  store: MongoCommitStore;
   blobs: MongoBlobStore;
   rows: SessionRepository;
   projects: ProjectsService;
   models: ModelsService;
 }
 
-/** Lists without a limit end here; more is paged. */
-const LIST_MAX = 2_000;
+/** Lists end here, with or without a limit: more is paged. A message of 8 MB holds so many of the largest heads. */
+const LIST_MAX = 1_000;
 const PROBE_MAX = 1_000;
 
 export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof sessionsPb.SessionsDefinition> {
@@ -42,15 +44,19 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     async getState({ sessionId }, context) {
       return { state: stateMessage(await sessions.confirmedHead(context.principal(), sessionId)) };
     },
-    async listSessions({ projects, pinned, limit, offset }, context) {
+    async listSessions({ projects, pinned, limit, offset, tag }, context) {
       // Nothing can be pinned yet, so `pinned=true` finds nothing.
-      if (pinned === true) return { summariesJson: [] };
+      if (pinned === true || limit === 0) return { summariesJson: [] };
       const principal = context.principal();
+      if (tag !== undefined) {
+        const head = await sessions.findTagged(principal, tag);
+        return { summariesJson: head ? [JSON.stringify(summaryOfHead(head))] : [] };
+      }
       const rows = await ports.rows.list({
         ...ownOnly(principal),
         tenantId: principal.tenantId,
         projects,
-        limit: limit ?? LIST_MAX,
+        limit: Math.min(limit ?? LIST_MAX, LIST_MAX),
         offset,
       });
       return { summariesJson: rows.map((row) => JSON.stringify(summaryOfRow(row))) };
@@ -59,7 +65,7 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     async probeCommits({ probes }, context) {
       if (context.principal().principal !== 'system:gateway')
         throw new PermissionDeniedError('gateway_only', 'only the gateway probes sessions');
-      return { sessionIds: await log.store.existing(probes.slice(0, PROBE_MAX)) };
+      return { sessionIds: await ports.store.existing(probes.slice(0, PROBE_MAX)) };
     },
     async *readBlob({ sessionId, blobId, offset, length }, context) {
       const { tenantId } = context.principal();

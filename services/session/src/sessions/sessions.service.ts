@@ -1,37 +1,30 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
 import { isoMicros } from '@margay/contracts';
-import { InvalidArgumentError, UnavailableError } from '@margay/errors';
+import { NotFoundError } from '@margay/errors';
 import {
-  canonicalJson,
   commitKey,
-  sha256Hex,
+  decide,
+  isRejected,
+  offloadCommand,
   type CommitOutcome,
   type CreateCommand,
   type Head,
-  type RunOptions,
   type RunRequest,
 } from '@margay/log';
-import { currentTraceparent } from '@margay/platform';
-import { requireAccess } from '../access/access-rules';
+import { mayAccess, requireAccess, requireDriver } from '../access/access-rules';
 import { rejectionError, type SessionLog } from '../commits/session-log';
 import type { EffectsService } from '../effects/effects.service';
-import type { ModelsService } from '../projects/models.service';
-import type { Binding, ProjectsService } from '../projects/projects.service';
 import { commitIdOf, newSessionId } from './request-ids';
+import { boundContext, parseContext, runRequest, textOf, type RunRequestPorts, type WantedRun } from './run-request';
 import type { TagRepository } from './tag.repository';
 
-export const ENGINE_VERSION = '1';
 /** A cancel waits so long for its sandbox to be fenced before it is answered. */
 const FENCE_WAIT_MS = 1_000;
 
-export interface SessionsPorts {
+export interface SessionsPorts extends RunRequestPorts {
   log: SessionLog;
   effects: EffectsService;
   tags: TagRepository;
-  projects: ProjectsService;
-  models: ModelsService;
-  pool: string;
-  stepBudget: number;
 }
 
 /** What people do to sessions: each method is one command on the log. */
@@ -42,6 +35,7 @@ export class SessionsService {
     principal: Principal,
     request: sessionsPb.CreateSessionRequest,
   ): Promise<sessionsPb.CreateSessionResponse> {
+    requireDriver(principal, 'sessions.create');
     const sessionId = newSessionId(principal, request.idempotencyKey);
     const command = await this.createCommand(principal, sessionId, request);
     if (request.sessionTag !== '') return this.createTagged(principal, command, sessionId);
@@ -50,25 +44,29 @@ export class SessionsService {
   }
 
   async accept(principal: Principal, request: sessionsPb.AcceptRunRequest): Promise<sessionsPb.AcceptRunResponse> {
-    const head = await this.head(principal, request.sessionId);
-    const run = await this.runRequest(principal, head, request);
-    const commitId = commitIdOf(principal, request.sessionId, 'query', request.idempotencyKey);
-    const outcome = await this.ports.log.commit(request.sessionId, { kind: 'accept', commitId, run });
+    const { sessionId, idempotencyKey } = request;
+    const head = await this.drivenHead(principal, sessionId);
+    const run = await this.wantedRun(principal, head, request, 'accept');
+    const commitId = commitIdOf(principal, sessionId, 'query', idempotencyKey);
+    const { log } = this.ports;
+    const outcome = await log.commit(
+      sessionId,
+      await offloadCommand(head.tenantId, { kind: 'accept', commitId, run }, log.blobs),
+    );
     return { runId: String(outcome.answer['run_id']), replayed: isReplay(outcome, commitId) };
   }
 
   async message(principal: Principal, request: sessionsPb.SendMessageRequest): Promise<sessionsPb.SendMessageResponse> {
-    const head = await this.head(principal, request.sessionId);
-    const run = await this.runRequest(principal, head, {
-      ...request,
-      mode: '',
-      project: '',
-      cwd: '',
-      contextJson: '',
-      attachmentsJson: '',
-    });
-    const commitId = commitIdOf(principal, request.sessionId, 'message', request.idempotencyKey);
-    const outcome = await this.ports.log.commit(request.sessionId, { kind: 'message', commitId, run });
+    const { sessionId, idempotencyKey } = request;
+    const head = await this.drivenHead(principal, sessionId);
+    const wanted = { ...request, mode: '', project: '', cwd: '', contextJson: '', attachmentsJson: '' };
+    const run = await this.wantedRun(principal, head, wanted, 'message');
+    const commitId = commitIdOf(principal, sessionId, 'message', idempotencyKey);
+    const { log } = this.ports;
+    const outcome = await log.commit(
+      sessionId,
+      await offloadCommand(head.tenantId, { kind: 'message', commitId, run }, log.blobs),
+    );
     const { steered, run_id: runId } = outcome.answer;
     return {
       steered: steered === true,
@@ -78,13 +76,13 @@ export class SessionsService {
   }
 
   async interrupt(principal: Principal, sessionId: string): Promise<boolean> {
-    await this.head(principal, sessionId);
+    await this.drivenHead(principal, sessionId);
     const commitId = commitIdOf(principal, sessionId, 'interrupt', '');
     return isDone(await this.ports.log.submit(sessionId, { kind: 'interrupt', commitId }));
   }
 
   async cancel(principal: Principal, sessionId: string): Promise<boolean> {
-    await this.head(principal, sessionId);
+    await this.drivenHead(principal, sessionId);
     const commitId = commitIdOf(principal, sessionId, 'cancel', '');
     const outcome = await this.ports.log.submit(sessionId, { kind: 'cancel', commitId });
     if (outcome.ok) await this.fenced(sessionId, outcome.c);
@@ -93,7 +91,7 @@ export class SessionsService {
 
   /** Irreversible; a repeat answers what the first one did. */
   async terminate(principal: Principal, sessionId: string): Promise<sessionsPb.TerminateSessionResponse> {
-    await this.head(principal, sessionId);
+    await this.drivenHead(principal, sessionId);
     const commitId = commitIdOf(principal, sessionId, 'terminate', '');
     const outcome = await this.ports.log.submit(sessionId, { kind: 'terminate', commitId, cancelledTriggers: 0 });
     if (outcome.ok) await this.fenced(sessionId, outcome.c);
@@ -109,10 +107,40 @@ export class SessionsService {
     return head;
   }
 
-  private async head(principal: Principal, sessionId: string): Promise<Head> {
+  /** The present head of the session with this tag; undefined for tags of others, too. */
+  async findTagged(principal: Principal, tag: string): Promise<Head | undefined> {
+    const row = await this.ports.tags.find(principal.tenantId, tag);
+    if (!row) return undefined;
+    const { head } = await this.ports.log.confirmedTip(row.sessionId);
+    return head.c > 0 && mayAccess(principal, head) ? head : undefined;
+  }
+
+  /** A recent head of a session that this principal may drive. */
+  private async drivenHead(principal: Principal, sessionId: string): Promise<Head> {
     const head = await this.ports.log.recentHead(sessionId);
     requireAccess(principal, head);
+    requireDriver(principal, 'sessions.interact');
     return head;
+  }
+
+  /**
+   * The run that a request means. Its faults come second: of a session that is terminated or busy that is what is said,
+   * and a head that was not recent enough is no reason to refuse.
+   */
+  private async wantedRun(
+    principal: Principal,
+    head: Head,
+    wanted: WantedRun,
+    kind: 'accept' | 'message',
+  ): Promise<RunRequest> {
+    try {
+      return await runRequest(this.ports, principal, head, wanted);
+    } catch {
+      const { head: present } = await this.ports.log.confirmedTip(head.sessionId);
+      const decision = decide(present, { kind, commitId: '', run: ANY_RUN }, present.ts + 1);
+      if (isRejected(decision)) throw rejectionError(decision.reject);
+      return runRequest(this.ports, principal, present, wanted);
+    }
   }
 
   /** Waits a moment for what a cancel owes to the sandbox: nothing of the run is to be alive when it is answered. */
@@ -132,11 +160,20 @@ export class SessionsService {
   ): Promise<sessionsPb.CreateSessionResponse> {
     const tag = command.tag ?? '';
     const row = await this.ports.tags.reserve(principal.tenantId, tag, sessionId, command);
-    const first = JSON.parse(row.commandJson) as CreateCommand;
-    const outcome = await this.ports.log.submit(row.sessionId, first);
-    if (!outcome.ok && outcome.rejection.reason !== 'session_exists') throw rejectionError(outcome.rejection);
-    requireAccess(principal, outcome.head);
+    const head = await this.taggedHead(row.sessionId, JSON.parse(row.commandJson) as CreateCommand);
+    // Whose it is otherwise is nobody's business, nor its id.
+    if (!mayAccess(principal, head)) throw new NotFoundError('session_not_found', `session tagged '${tag}' not found`);
     return { sessionId: row.sessionId, created: row.sessionId === sessionId, replayed: false };
+  }
+
+  /** Head of a tagged session, whose first commit is written if whoever reserved the tag did not come to it. */
+  private async taggedHead(sessionId: string, first: CreateCommand): Promise<Head> {
+    const { log } = this.ports;
+    const known = await log.recentHead(sessionId);
+    if (known.c > 0) return known;
+    const outcome = await log.submit(sessionId, first);
+    if (!outcome.ok && outcome.rejection.reason !== 'session_exists') throw rejectionError(outcome.rejection);
+    return outcome.head;
   }
 
   private async createCommand(
@@ -144,13 +181,12 @@ export class SessionsService {
     sessionId: string,
     request: sessionsPb.CreateSessionRequest,
   ): Promise<CreateCommand> {
-    const given = parseContext(request.contextJson);
-    const { cwd: contextCwd, ...context } = given;
-    const cwd = request.cwd || (typeof contextCwd === 'string' ? contextCwd : '');
-    const named = request.project || text(given['project']);
-    // Unknown names are ignored here; they fail when a run is to start.
-    const project = this.ports.projects.has(named) ? named : '';
-    const binding = await this.ports.projects.bind(project, cwd);
+    const { project: contextProject, cwd: contextCwd, ...context } = parseContext(request.contextJson);
+    const cwd = request.cwd || textOf(contextCwd);
+    const named = request.project || textOf(contextProject);
+    // Unknown names bind to nothing here; they fail when a run is to start.
+    const isKnown = this.ports.projects.has(named);
+    const binding = await this.ports.projects.bind(isKnown ? named : '', cwd);
     return {
       kind: 'create',
       commitId:
@@ -163,70 +199,35 @@ export class SessionsService {
       binding,
       context: {
         ...context,
-        model: text(given['model']) || (this.ports.models.defaultModel ?? ''),
+        model: textOf(context['model']) || (this.ports.models.defaultModel ?? ''),
         ...(request.mode ? { mode: request.mode } : {}),
-        ...(binding.project === null ? {} : { project: binding.project }),
-        ...(binding.cwd === null ? {} : { cwd: binding.cwd }),
+        ...(named === '' || named === 'auto' || cwd !== '' ? {} : { project: named }),
+        ...boundContext(binding),
         ...(request.hasCapabilities ? { client_capabilities: request.capabilities } : {}),
         ...(request.surface ? { surface: request.surface } : {}),
       },
     };
   }
-
-  private async runRequest(
-    principal: Principal,
-    head: Head,
-    request: Omit<sessionsPb.AcceptRunRequest, 'sessionId' | 'idempotencyKey'>,
-  ): Promise<RunRequest> {
-    const given = parseContext(request.contextJson);
-    const merged = { ...head.context, ...given };
-    const model = text(merged['model']) || this.ports.models.defaultModel;
-    if (!model)
-      throw new UnavailableError('models_not_ready', 'no model is configured: set MARGAY_MODEL and the provider of it');
-    const binding = await this.bindingFor(head, request, given);
-    const mode = (request.mode || text(merged['mode'])) === 'plan' ? 'plan' : 'act';
-    const granted = request.hasCapabilities ? request.capabilities : texts(merged['client_capabilities']);
-    const options: RunOptions = {
-      model,
-      fallbackModels: texts(merged['fallback_models']),
-      mode,
-      mcpTools: Array.isArray(merged['mcp_tools']) ? texts(merged['mcp_tools']) : null,
-      capabilities: granted,
-      stepBudget: this.ports.stepBudget,
-      engineVersion: ENGINE_VERSION,
-    };
-    const traceparent = currentTraceparent();
-    return {
-      text: request.text,
-      context: {
-        ...given,
-        model,
-        mode,
-        ...(binding.project === null ? {} : { project: binding.project }),
-        ...(request.hasCapabilities ? { client_capabilities: granted } : {}),
-        ...(request.surface ? { surface: request.surface } : {}),
-      },
-      binding,
-      attachments: parseAttachments(request.attachmentsJson),
-      principal: principal.principal,
-      pool: this.ports.pool,
-      options,
-      requestHash: requestHash(request),
-      ...(traceparent === undefined ? {} : { traceparent }),
-    };
-  }
-
-  /** Project and folder can be set only while the session has none; later values are ignored. */
-  private async bindingFor(
-    head: Head,
-    request: { project: string; cwd: string },
-    context: Record<string, unknown>,
-  ): Promise<Binding> {
-    const isBound = head.binding.project !== null || head.binding.cwd !== null;
-    if (isBound) return head.binding;
-    return this.ports.projects.bind(request.project || text(context['project']), request.cwd || text(context['cwd']));
-  }
 }
+
+/** Whether a session would take a run does not depend on which one. */
+const ANY_RUN: RunRequest = {
+  text: '',
+  context: {},
+  binding: { project: null, cwd: null },
+  attachments: [],
+  principal: '',
+  pool: '',
+  options: {
+    model: '',
+    fallbackModels: [],
+    mode: 'act',
+    mcpTools: null,
+    capabilities: [],
+    stepBudget: 0,
+    engineVersion: '',
+  },
+};
 
 function isDone(outcome: CommitOutcome): boolean {
   if (outcome.ok) return true;
@@ -237,32 +238,4 @@ function isDone(outcome: CommitOutcome): boolean {
 /** Whether the command was answered from a commit that an earlier request had written. */
 function isReplay(outcome: CommitOutcome & { ok: true }, commitId: string): boolean {
   return outcome.replayed && commitId.startsWith('ik:');
-}
-
-function requestHash(request: Omit<sessionsPb.AcceptRunRequest, 'sessionId' | 'idempotencyKey'>): string {
-  const { text: said, mode, project, cwd, contextJson, attachmentsJson } = request;
-  return sha256Hex(canonicalJson({ said, mode, project, cwd, contextJson, attachmentsJson }));
-}
-
-function parseContext(json: string): Record<string, unknown> {
-  if (json === '') return {};
-  const value: unknown = JSON.parse(json);
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new InvalidArgumentError('invalid_context', "'context' must be a JSON object");
-  return value as Record<string, unknown>;
-}
-
-function parseAttachments(json: string): unknown[] {
-  if (json === '') return [];
-  const value: unknown = JSON.parse(json);
-  if (!Array.isArray(value)) throw new InvalidArgumentError('invalid_attachments', "'attachments' must be a list");
-  return value;
-}
-
-function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
-}
-
-function texts(value: unknown): string[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 }

@@ -15,11 +15,15 @@ export interface TagRow {
 export class TagRepository {
   constructor(private readonly rows: Collection<TagRow>) {}
 
+  async find(tenantId: string, tag: string): Promise<TagRow | undefined> {
+    return (await this.rows.findOne({ _id: keyOf(tenantId, tag) })) ?? undefined;
+  }
+
   /**
    * Reserves a tag for a new session; the loser of a race gets the winner's, whose commit 1 it has to finish.
    */
   async reserve(tenantId: string, tag: string, sessionId: string, command: CreateCommand): Promise<TagRow> {
-    const row: TagRow = { _id: `${tenantId}/${tag}`, tenantId, sessionId, commandJson: JSON.stringify(command) };
+    const row: TagRow = { _id: keyOf(tenantId, tag), tenantId, sessionId, commandJson: JSON.stringify(command) };
     try {
       await this.rows.insertOne(row);
       return row;
@@ -28,4 +32,8 @@ export class TagRepository {
       return (await this.rows.findOne({ _id: row._id })) ?? this.reserve(tenantId, tag, sessionId, command);
     }
   }
+}
+
+function keyOf(tenantId: string, tag: string): string {
+  return `${tenantId}/${tag}`;
 }

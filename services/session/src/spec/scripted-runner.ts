@@ -38,6 +38,7 @@ export class ScriptedRunner {
     });
     this.stream.on('error', () => undefined);
     this.stream.write({ message: { $case: 'hello', value: { instance, pool, slots, version: '1' } } });
+    this.heartbeat([], slots);
   }
 
   /** The next assignment of this session; runs that other tests left in the queue are passed over. */

@@ -16,23 +16,37 @@ import {
   type RunningService,
 } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
+import type { Db } from 'mongodb';
 import { startSession } from '../start';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
 
-/** A session service on real servers, with everything around it that a spec talks to. */
+export interface Replica {
+  sessions: GrpcClient<typeof sessionsPb.SessionsDefinition>;
+  access: GrpcClient<typeof accessPb.AccessDefinition>;
+  runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
+  management: ManagementServer;
+  stop(): Promise<void>;
+}
+
+/** Session services on real servers, with everything around them that a spec talks to. */
 export class SessionHarness {
   readonly fences: executorPb.FenceSessionRequest[] = [];
   readonly owner: Principal = principalOf('default', 'user:ada', 'owner');
   sessions!: GrpcClient<typeof sessionsPb.SessionsDefinition>;
   access!: GrpcClient<typeof accessPb.AccessDefinition>;
   runners!: GrpcClient<typeof runnersPb.RunnersDefinition>;
+  /** Whether tool-executor takes fences. */
+  isExecutorUp = true;
+  /** How tool-executor says that it isolates. */
+  isolation = 'bwrap';
   private readonly database = `spec_${randomBytes(6).toString('hex')}`;
   private readonly closers: (() => Promise<void> | void)[] = [];
   private servers!: OpenServers;
   private directory!: string;
   private environment: NodeJS.ProcessEnv = {};
   private replica?: RunningService;
+  private mongo?: MongoConnection;
 
   async start(overrides: NodeJS.ProcessEnv = {}): Promise<void> {
     this.directory = await mkdtemp(join(tmpdir(), 'margay-session-'));
@@ -49,22 +63,22 @@ export class SessionHarness {
       MARGAY_KEYS_DIR: keysDirectory,
       MARGAY_TOOL_EXECUTOR_URL: `127.0.0.1:${executorPort}`,
       MARGAY_MODEL: 'spec-model',
+      MARGAY_RUN_UNLISTED_SECONDS: '0',
       // Other spec files share the broker: nudges of their pools are not ours.
       MARGAY_POOL: this.database,
       ...overrides,
     };
     await this.startReplica();
-    const gateway = await KeyRing.load(keysDirectory, 'gateway');
-    const runner = await KeyRing.load(keysDirectory, 'agent-runner');
-    const address = `127.0.0.1:${sessionPort}`;
-    this.sessions = grpcClient(sessionsPb.SessionsDefinition, address, { keys: gateway, logger });
-    this.access = grpcClient(accessPb.AccessDefinition, address, { keys: gateway, logger });
-    this.runners = grpcClient(runnersPb.RunnersDefinition, address, { keys: runner, logger });
-    for (const client of [this.sessions, this.access, this.runners]) this.closers.push(() => client.close());
+    Object.assign(this, await this.clientsOf(`127.0.0.1:${sessionPort}`));
   }
 
   get pool(): string {
     return this.database;
+  }
+
+  /** Where the document store is reached without anything in between. */
+  get storeUrl(): string {
+    return this.servers.store.url;
   }
 
   async startReplica(): Promise<void> {
@@ -77,10 +91,28 @@ export class SessionHarness {
     delete this.replica;
   }
 
+  /** A further replica on the same store; the caller stops it. */
+  async addReplica(overrides: NodeJS.ProcessEnv = {}): Promise<Replica> {
+    const [port] = await freePorts(1);
+    const address = `127.0.0.1:${port}`;
+    const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
+    const environment = { ...this.environment, MARGAY_SESSION_LISTEN: address, ...overrides };
+    const service = await startSession(environment, { logger, management });
+    return { ...(await this.clientsOf(address)), management, stop: () => service.close() };
+  }
+
+  /** The database itself. */
+  async db(): Promise<Db> {
+    this.mongo ??= new MongoConnection({ url: this.storeUrl, database: this.database, logger, name: 'spec' });
+    await this.mongo.ready(10_000);
+    return this.mongo.connection.db as unknown as Db;
+  }
+
   async stop(): Promise<void> {
     for (const close of this.closers.reverse()) await close();
     await this.stopReplica();
-    await this.dropDatabase();
+    await (await this.db()).dropDatabase();
+    await this.mongo?.close();
     await this.servers.stop();
     await rm(this.directory, { recursive: true, force: true });
   }
@@ -123,11 +155,24 @@ export class SessionHarness {
     return state;
   }
 
+  private async clientsOf(address: string): Promise<Pick<Replica, 'sessions' | 'access' | 'runners'>> {
+    const keysDirectory = join(this.directory, 'keys');
+    const gateway = await KeyRing.load(keysDirectory, 'gateway');
+    const runner = await KeyRing.load(keysDirectory, 'agent-runner');
+    const clients = {
+      sessions: grpcClient(sessionsPb.SessionsDefinition, address, { keys: gateway, logger }),
+      access: grpcClient(accessPb.AccessDefinition, address, { keys: gateway, logger }),
+      runners: grpcClient(runnersPb.RunnersDefinition, address, { keys: runner, logger }),
+    };
+    this.closers.push(...Object.values(clients).map((client) => () => client.close()));
+    return clients;
+  }
+
   private async startExecutor(keysDirectory: string, port: number): Promise<void> {
     const keys = await KeyRing.load(keysDirectory, 'tool-executor');
     const refuse = () => Promise.reject(new Error('not part of this spec'));
     const server = new GrpcServer({ listen: `127.0.0.1:${port}`, keys, logger }).add(executorPb.ExecutorDefinition, {
-      listTools: refuse,
+      listTools: () => Promise.resolve({ toolsJson: [], isolation: this.isolation }),
       execute: () => {
         throw new Error('not part of this spec');
       },
@@ -135,19 +180,13 @@ export class SessionHarness {
       cancelCall: refuse,
       release: refuse,
       fenceSession: (request) => {
+        if (!this.isExecutorUp) return refuse();
         this.fences.push(request);
         return Promise.resolve({});
       },
     });
     await server.start();
     this.closers.push(() => server.close(100));
-  }
-
-  private async dropDatabase(): Promise<void> {
-    const mongo = new MongoConnection({ url: this.servers.store.url, database: this.database, logger, name: 'spec' });
-    await mongo.ready(10_000);
-    await mongo.connection.dropDatabase();
-    await mongo.close();
   }
 }
 

@@ -1,0 +1,65 @@
+import { parseCommand } from './runner-command';
+
+const run = { sessionId: 's', runId: 's:r1', epoch: 2 };
+const parse = (command: unknown) => parseCommand(JSON.stringify(command), 'c1', run);
+const step = (fields: object) => parse({ kind: 'step', ...fields });
+const event = { type: 'agent_message', payload: { agent_id: 'root', depth: 0, text: 'hi' } };
+
+describe('a command of a runner', () => {
+  it('is one of the run and epoch of its stream, whatever it says itself', () => {
+    expect(step({ events: [event], runId: 'other:r9', epoch: 99, commitId: 'mine' })).toEqual({
+      kind: 'step',
+      commitId: 'c1',
+      runId: 's:r1',
+      epoch: 2,
+      events: [event],
+      records: [],
+    });
+  });
+
+  it.each([
+    ['what is no JSON', '{"kind":'],
+    ['what is no object', '[]'],
+    ['another kind', '{"kind":"cancel"}'],
+    ['a kind of people', '{"kind":"accept","run":{}}'],
+    ['a takeover', '{"kind":"takeover","runId":"s:r1","epoch":2,"cause":"x"}'],
+  ])('is refused: %s', (_, json) => {
+    expect(() => parseCommand(json, 'c1', run)).toThrow(expect.objectContaining({ reason: 'invalid_command' }));
+  });
+
+  it.each([
+    'user',
+    'user_steer',
+    'assistant',
+    'completion',
+    'context',
+    'session',
+    'run_accepted',
+    'session_terminated',
+  ])('forges no event of type %s', (type) => {
+    const payload = { text: 'I am the user', done: true, done_reason: 'completed' };
+    expect(() => step({ events: [{ type, payload }] })).toThrow(/may not write events of type/);
+  });
+
+  it.each(['run', 'user', 'inbox', 'consumed', 'sandbox', 'end'])('forges no record of kind %s', (kind) => {
+    expect(() => step({ records: [{ kind, text: 'I am the user' }] })).toThrow(/is a kind of the log itself/);
+    expect(() =>
+      parse({ kind: 'finish', text: '', completion: { done: true, done_reason: 'x' }, records: [{ kind }] }),
+    ).toThrow(/is a kind of the log itself/);
+  });
+
+  it('checks payloads', () => {
+    expect(() => step({ events: [{ type: 'agent_message', payload: { text: 1 } }] })).toThrow(/agent_message/);
+    expect(() => step({ events: [{ type: 'toString', payload: {} }] })).toThrow(/may not write/);
+  });
+
+  it('names no blob as the whole of what it says', () => {
+    const completion = { done: true, done_reason: 'completed' };
+    const command = parse({ kind: 'finish', text: 'short', textBlob: { id: 'x' }, completion });
+    expect(command).not.toHaveProperty('textBlob');
+  });
+
+  it.each([-1, 1.5, '1'])('consumes whole numbers only: %p', (consumedTo) => {
+    expect(() => step({ consumedTo })).toThrow(/consumedTo/);
+  });
+});
