@@ -7,6 +7,7 @@ import type { SessionRepository } from './session.repository';
 
 /** How long the fence of a sandbox may take before it is left to the janitor. */
 const FENCE_TIMEOUT_MS = 1_000;
+const RELEASE_TIMEOUT_MS = 10_000;
 
 export interface EffectsPorts {
   store: MongoCommitStore;
@@ -60,12 +61,20 @@ export class EffectsService {
   private async applyOne(document: CommitDocument, effect: Effect): Promise<void> {
     switch (effect.kind) {
       case 'session':
-        return this.ports.sessions.project(document.head);
+        await this.ports.sessions.project(document.head);
+        if (document.head.terminated) await this.release(document);
+        return;
       case 'run':
         return this.ports.runs.project(rowOfRun(document.head, effect.runId, effect.epoch));
       case 'fence':
         return this.fence(document, effect);
     }
+  }
+
+  /** A session that is over needs no sandbox; its workspace stays. */
+  private async release({ sessionId, tenantId }: CommitDocument): Promise<void> {
+    const principal = systemPrincipal('session', tenantId);
+    await this.ports.executor.release({ sessionId }, { principal, timeoutMs: RELEASE_TIMEOUT_MS });
   }
 
   private async fence(document: CommitDocument, effect: Effect & { kind: 'fence' }): Promise<void> {

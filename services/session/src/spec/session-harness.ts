@@ -32,6 +32,8 @@ export interface Replica {
 /** Session services on real servers, with everything around them that a spec talks to. */
 export class SessionHarness {
   readonly fences: executorPb.FenceSessionRequest[] = [];
+  /** Sessions whose sandbox was ended. */
+  readonly released: string[] = [];
   readonly owner: Principal = principalOf('default', 'user:ada', 'owner');
   sessions!: GrpcClient<typeof sessionsPb.SessionsDefinition>;
   access!: GrpcClient<typeof accessPb.AccessDefinition>;
@@ -178,7 +180,11 @@ export class SessionHarness {
       },
       calls: (stream) => void stream.end(),
       cancelCall: refuse,
-      release: refuse,
+      release: ({ sessionId }) => {
+        if (!this.isExecutorUp) return refuse();
+        this.released.push(sessionId);
+        return Promise.resolve({});
+      },
       fenceSession: (request) => {
         if (!this.isExecutorUp) return refuse();
         this.fences.push(request);

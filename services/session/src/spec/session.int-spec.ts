@@ -180,6 +180,7 @@ describe('a person and a running agent', () => {
     expect(await harness.sessions.terminateSession({ sessionId }, { principal: harness.owner })).toEqual(first);
     await expect(harness.accept(sessionId, 'again')).rejects.toMatchObject({ reason: 'session_terminated' });
     expect(await harness.state(sessionId)).toMatchObject({ terminated: true, running: false });
+    expect(harness.released).toEqual([sessionId]);
   });
 });
 

@@ -1,5 +1,5 @@
 import { sandboxdPb, type RunGrant } from '@margay/contracts';
-import { isMargayError } from '@margay/errors';
+import { FailedPreconditionError, isMargayError } from '@margay/errors';
 import { CallStream } from '@margay/platform/calls';
 import { ATTRIBUTE, grpcClient, withSpan, type GrpcClient, type Logger } from '@margay/platform';
 import { SANDBOX_CLASS } from '../metrics';
@@ -208,6 +208,7 @@ export class SandboxRegistry {
 
   private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
     const { tenantId, sessionId, workspace } = grant;
+    if (!this.isCurrent(grant)) throw new FailedPreconditionError('stale_epoch', 'Another process owns the run now.');
     if (previous && previous.workspaceKey !== '')
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
     else if (previous) this.drop(sessionId);
@@ -231,12 +232,13 @@ export class SandboxRegistry {
       try {
         return await this.connect(ref, request.minimum, workspaceKey);
       } catch (error) {
-        const mayHelp = isMargayError(error) && this.isHighest(ref.tenantId, ref.sessionId, request.minimum);
-        if (!mayHelp || left <= 1) throw error;
-        logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, replacing it');
-        const isSilent = error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED';
+        // A later owner came meanwhile: it is theirs.
+        if (!this.isHighest(ref.tenantId, ref.sessionId, request.minimum)) throw error;
+        logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, ending it');
         // What refuses its own session has been tampered with.
-        await driver.release(ref, { reason: 'unanswering', forget: isSilent ? 'nothing' : 'journal' });
+        const isDamaged = isMargayError(error) && error.code !== 'UNAVAILABLE' && error.code !== 'DEADLINE_EXCEEDED';
+        await driver.release(ref, { reason: 'unanswering', forget: isDamaged ? 'journal' : 'nothing' });
+        if (left <= 1 || !isMargayError(error)) throw error;
       }
     }
   }
