@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { SandboxGrant } from '@margay/contracts';
 import { FailedPreconditionError, PermissionDeniedError, type MargayError } from '@margay/errors';
@@ -102,7 +102,8 @@ export class SandboxState {
   private save(): Promise<void> {
     const text = JSON.stringify(this.stored);
     const write = async (): Promise<void> => {
-      const handle = await open(`${this.file}.new`, 'w', 0o600);
+      await rm(`${this.file}.new`, { recursive: true, force: true });
+      const handle = await open(`${this.file}.new`, 'wx', 0o600);
       try {
         await handle.writeFile(text);
         await handle.datasync();

@@ -1,4 +1,4 @@
-import { mkdir, open, rename, stat, type FileHandle } from 'node:fs/promises';
+import { mkdir, open, rename, rm, stat, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import type { PreparedEdit } from '@margay/toolbox';
 import type { JournalEntry, JournalRow, StartedEntry, StoredResult } from './entries';
@@ -167,7 +167,8 @@ export class Journal {
       size += text.length;
       lines.push(text);
     }
-    const target = await open(`${this.file}.new`, 'w', 0o600);
+    await rm(`${this.file}.new`, { recursive: true, force: true });
+    const target = await open(`${this.file}.new`, 'wx', 0o600);
     await target.writeFile(lines.reverse().join(''));
     await target.datasync();
     await target.close();

@@ -149,10 +149,11 @@ export class Launcher {
     });
     try {
       const ready = once(child.stdout as Readable, 'data');
-      const info =
-        launch.isolation === 'bwrap' ? innerPid(child.stdio[INFO_FD] as Readable) : Promise.resolve(undefined);
-      const [, inner] = await Promise.race([Promise.all([ready, info]), ended, late]);
-      return inner;
+      const isBoxed = launch.isolation === 'bwrap';
+      const info = isBoxed ? innerPid(child.stdio[INFO_FD] as Readable).then(identityOf) : undefined;
+      const known = info?.then((identity) => (inner = identity));
+      await Promise.race([Promise.all([ready, known]), ended, late]);
+      return inner?.pid;
     } catch (error) {
       return await failed((error as Error).message);
     } finally {
