@@ -74,6 +74,11 @@ export class PlatformHarness {
     this.client = this.clientFor(this.platform.apiKey);
   }
 
+  /** `MARGAY_HOME` of the platform. */
+  get home(): string {
+    return join(this.directory, 'home');
+  }
+
   clientFor(apiKey: string): MargayClient {
     return new MargayClient({ baseUrl: this.platform.gatewayUrl, apiKey });
   }
@@ -149,9 +154,11 @@ export class PlatformHarness {
       after,
       query = '',
       takes = () => true,
-    }: { after?: string; query?: string; takes?: (frame: WireFrame) => boolean } = {},
+      signal,
+    }: { after?: string; query?: string; takes?: (frame: WireFrame) => boolean; signal?: AbortSignal } = {},
   ): Promise<WireFrame[]> {
     const response = await fetch(`${this.platform.gatewayUrl}/api/sessions/${sessionId}/stream${query}`, {
+      ...(signal ? { signal } : {}),
       headers: { 'x-api-key': this.platform.apiKey, ...(after === undefined ? {} : { 'last-event-id': after }) },
     });
     if (!response.ok || !response.body) throw new Error(`stream answered ${response.status}`);
