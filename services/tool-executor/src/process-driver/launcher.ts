@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { chmod, mkdtemp, rmdir } from 'node:fs/promises';
+import { chmod, lstat, mkdtemp, readdir, rmdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Readable, Writable } from 'node:stream';
@@ -53,6 +53,9 @@ export interface Launched {
   pids: number[];
 }
 
+const STAGE_PREFIX = 'margay-stage-';
+/** A stage is needed for as long as a start takes. */
+const STAGE_MAX_AGE_MS = 60_000;
 const READY_TIMEOUT_MS = 20_000;
 const LOG_TAIL_CHARS = 2_000;
 const NODE = '/margay/bin/node';
@@ -123,7 +126,7 @@ export class Launcher {
 
   private async makeStage(launch: LaunchOptions): Promise<string | undefined> {
     if (launch.isolation !== 'bwrap' || !this.options.isRoot) return undefined;
-    const stage = await mkdtemp(path.join(tmpdir(), 'margay-stage-'));
+    const stage = await mkdtemp(path.join(tmpdir(), STAGE_PREFIX));
     await chmod(stage, 0o755);
     return stage;
   }
@@ -162,6 +165,16 @@ export class Launcher {
       child.stdout?.destroy();
       for (const extra of child.stdio.slice(INFO_FD)) extra?.destroy();
     }
+  }
+}
+
+/** Removes the stages of starts that a crash cut off; outside the namespace of such a start they are empty. */
+export async function removeStages(): Promise<void> {
+  const names = (await readdir(tmpdir())).filter((name) => name.startsWith(STAGE_PREFIX));
+  for (const stage of names.map((name) => path.join(tmpdir(), name))) {
+    const facts = await lstat(stage).catch(() => undefined);
+    const isOld = facts?.isDirectory() && Date.now() - facts.mtimeMs > STAGE_MAX_AGE_MS;
+    if (isOld) await rmdir(stage).catch(() => undefined); // somebody else's
   }
 }
 

@@ -1,7 +1,4 @@
-import { createHash } from 'node:crypto';
 import path from 'node:path';
-import { FailedPreconditionError } from '@margay/errors';
-import type { Logger } from '@margay/platform';
 import {
   isLowerEpoch,
   SandboxDriver,
@@ -15,32 +12,16 @@ import {
 } from '../sandbox/sandbox-driver';
 import { Cgroups } from './cgroups';
 import { daemonEnvironment, hostPaths, INSIDE_PATHS, mountsOf } from './daemon-environment';
+import { cacheFolderOf, fingerprintOf, programOf, type ProcessDriverOptions } from './driver-options';
 import { detectIsolation, type Detected } from './detect-isolation';
-import { fileStamp } from './file-stamp';
-import type { Launched } from './launcher';
+import { removeStages, type Launched } from './launcher';
 import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
-import { obstacleOf, reachableFile } from './reachable';
 import { SandboxFolder, sandboxIdOf, shortName, type User } from './sandbox-folder';
 import { SandboxRecords, type SandboxRecord } from './sandbox-records';
 import { refuseForeign } from './tenants';
 import { Turns } from './turns';
 import { chooseUid, isOwnUid } from './users';
 import { folderId, Workspaces, type Workspace } from './workspaces';
-
-export interface ProcessDriverOptions {
-  /** `$MARGAY_HOME`. */
-  home: string;
-  /** The bundled daemon. */
-  entry: string;
-  wanted: Isolation | 'auto';
-  /** Public keys of whoever signs sandbox grants. */
-  trust: string;
-  memoryBytes: number;
-  processes: number;
-  /** A sandbox ends by itself after this long without a call, should this process be gone. */
-  idleExitMs: number;
-  logger: Logger;
-}
 
 const NODE_FLAGS = ['--max-semi-space-size=2', '--max-old-space-size=192'];
 /** The daemon ends its own processes within two seconds. */
@@ -73,9 +54,10 @@ export class ProcessDriver extends SandboxDriver {
     const isRoot = process.getuid?.() === 0;
     const base = path.join(options.home, 'sandboxes');
     const records = await SandboxRecords.open(base);
-    const cacheFolder = path.join(options.home, 'cache', `sandboxd-${fileStamp(options.entry)}`);
+    const cacheFolder = cacheFolderOf(options);
     const detected = await detectIsolation({ ...options, isRoot, cacheFolder });
     const cgroups = isRoot && detected.isolation === 'bwrap' ? await Cgroups.detect() : new Cgroups();
+    await removeStages();
     const driver = new ProcessDriver(options, { detected, records, cgroups, sockets: await shortName(base), isRoot });
     await driver.adopt();
     await records.collect(Date.now());
@@ -170,7 +152,7 @@ export class ProcessDriver extends SandboxDriver {
       ...user,
       generation: minimum.generation,
       epoch: minimum.epoch,
-      fingerprint: this.fingerprint(),
+      fingerprint: fingerprintOf(this.options, this.isolation),
       processes: [],
       lastUsedAt: Date.now(),
     };
@@ -208,9 +190,9 @@ export class ProcessDriver extends SandboxDriver {
     return detected.launcher.launch({
       isolation: this.isolation,
       user: record,
-      mounts: mountsOf(folder, record.folder, this.cacheFolder()),
+      mounts: mountsOf(folder, record.folder, cacheFolderOf(this.options)),
       // The workspace first: it may lie in the folder of another base.
-      bases: [record.folder, folder.path, this.cacheFolder()],
+      bases: [record.folder, folder.path, cacheFolderOf(this.options)],
       ...(isInPlace ? { hostPath: record.folder } : {}),
       environment: daemonEnvironment(record, paths, {
         isolation: this.isolation,
@@ -218,7 +200,7 @@ export class ProcessDriver extends SandboxDriver {
         memoryBytes,
         processes: isAlone ? processes : 0,
       }),
-      ...(this.isolation === 'uid' ? { program: this.program() } : {}),
+      ...(this.isolation === 'uid' ? { program: programOf(this.options) } : {}),
       cgroups: await cgroups.create(record.sandboxId, { memoryBytes, processes }),
       logFile: folder.file('sandboxd.log'),
       nodeFlags: NODE_FLAGS,
@@ -280,9 +262,14 @@ export class ProcessDriver extends SandboxDriver {
   }
 
   private async adopt(): Promise<void> {
-    for (const record of this.parts.records.all().filter(({ processes }) => processes.length > 0)) {
+    for (const record of this.parts.records.all()) {
+      if (record.processes.length === 0) {
+        // A crash may have come between the end of a sandbox and that of its groups.
+        await this.parts.cgroups.remove(record.sandboxId);
+        continue;
+      }
       const isRunning = (await Promise.all(record.processes.map(isAlive))).every(Boolean);
-      if (isRunning && record.fingerprint === this.fingerprint()) continue;
+      if (isRunning && record.fingerprint === fingerprintOf(this.options, this.isolation)) continue;
       await this.end(record, 0);
     }
   }
@@ -303,31 +290,7 @@ export class ProcessDriver extends SandboxDriver {
     return { uid, gid: uid };
   }
 
-  /** Without bubblewrap, the sandbox's user reads everything where it lies. */
-  private program(): { node: string; entry: string } {
-    const { home, entry } = this.options;
-    const obstacle = obstacleOf(home);
-    if (obstacle !== undefined) {
-      throw new FailedPreconditionError(
-        'sandbox_home_closed',
-        `The users of sandboxes cannot enter ${obstacle}. Set MARGAY_HOME to a folder that others may enter (e.g. /var/lib/margay, mode 0711), or make bubblewrap work.`,
-      );
-    }
-    const folder = path.join(home, 'cache', 'program');
-    return { node: reachableFile(process.execPath, folder), entry: reachableFile(entry, folder) };
-  }
-
   private folderOf(sandboxId: string): SandboxFolder {
     return new SandboxFolder(path.join(this.options.home, 'sandboxes'), sandboxId);
-  }
-
-  private cacheFolder(): string {
-    return path.join(this.options.home, 'cache', `sandboxd-${fileStamp(this.options.entry)}`);
-  }
-
-  private fingerprint(): string {
-    const { entry, trust, memoryBytes, processes } = this.options;
-    const facts = [fileStamp(entry), trust, this.isolation, memoryBytes, processes, process.version];
-    return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
   }
 }

@@ -1,10 +1,24 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { chmod, chown, mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readlink,
+  rename,
+  rm,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
 /** A socket's path may have 107 bytes; what follows the base needs 34. */
 const MAX_BASE_LENGTH = 70;
+const SHORT_PREFIX = 'margay-';
+const LINK = 's';
 /** Of these the sandbox's user is the owner. */
 const OWN_FOLDERS = ['run', 'state', 'results', 'home', 'tmp'] as const;
 
@@ -74,8 +88,23 @@ export class SandboxFolder {
 /** The same folder under a name short enough for sockets. */
 export async function shortName(base: string): Promise<{ base: string; remove: () => Promise<void> }> {
   if (base.length <= MAX_BASE_LENGTH) return { base, remove: async () => undefined };
-  const folder = await mkdtemp(path.join(tmpdir(), 'margay-'));
-  const link = path.join(folder, 's');
-  await symlink(base, link);
-  return { base: link, remove: () => rm(folder, { recursive: true, force: true }) };
+  const folder = (await leftName(base)) ?? (await newName(base));
+  return { base: path.join(folder, LINK), remove: () => rm(folder, { recursive: true, force: true }) };
+}
+
+async function newName(base: string): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), SHORT_PREFIX));
+  await symlink(base, path.join(folder, LINK));
+  return folder;
+}
+
+/** The name that an earlier life made for this base and, killed, could not remove; nobody else's. */
+async function leftName(base: string): Promise<string | undefined> {
+  const names = (await readdir(tmpdir())).filter((name) => name.startsWith(SHORT_PREFIX));
+  for (const folder of names.map((name) => path.join(tmpdir(), name))) {
+    const facts = await lstat(folder).catch(() => undefined);
+    const isOwn = facts?.isDirectory() && facts.uid === process.getuid?.() && (facts.mode & 0o022) === 0;
+    if (isOwn && (await readlink(path.join(folder, LINK)).catch(() => '')) === base) return folder;
+  }
+  return undefined;
 }

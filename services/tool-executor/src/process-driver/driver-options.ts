@@ -1,0 +1,47 @@
+import { createHash } from 'node:crypto';
+import path from 'node:path';
+import { FailedPreconditionError } from '@margay/errors';
+import type { Logger } from '@margay/platform';
+import type { Isolation } from '../sandbox/sandbox-driver';
+import { fileStamp } from './file-stamp';
+import { obstacleOf, reachableFile } from './reachable';
+
+export interface ProcessDriverOptions {
+  /** `$MARGAY_HOME`. */
+  home: string;
+  /** The bundled daemon. */
+  entry: string;
+  wanted: Isolation | 'auto';
+  /** Public keys of whoever signs sandbox grants. */
+  trust: string;
+  memoryBytes: number;
+  processes: number;
+  /** A sandbox ends by itself after this long without a call, should this process be gone. */
+  idleExitMs: number;
+  logger: Logger;
+}
+
+/** Compiled code of the daemon, written once for all sandboxes. */
+export function cacheFolderOf({ home, entry }: ProcessDriverOptions): string {
+  return path.join(home, 'cache', `sandboxd-${fileStamp(entry)}`);
+}
+
+/** Everything a running sandbox was started from; one of another kind is not adopted. */
+export function fingerprintOf(options: ProcessDriverOptions, isolation: Isolation): string {
+  const { entry, trust, memoryBytes, processes } = options;
+  const facts = [fileStamp(entry), trust, isolation, memoryBytes, processes, process.version];
+  return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
+}
+
+/** Node and the daemon as a sandbox's user can read them; without bubblewrap it reads everything where it lies. */
+export function programOf({ home, entry }: ProcessDriverOptions): { node: string; entry: string } {
+  const obstacle = obstacleOf(home);
+  if (obstacle !== undefined) {
+    throw new FailedPreconditionError(
+      'sandbox_home_closed',
+      `The users of sandboxes cannot enter ${obstacle}. Set MARGAY_HOME to a folder that others may enter (e.g. /var/lib/margay, mode 0711), or make bubblewrap work.`,
+    );
+  }
+  const folder = path.join(home, 'cache', 'program');
+  return { node: reachableFile(process.execPath, folder), entry: reachableFile(entry, folder) };
+}
