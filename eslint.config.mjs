@@ -174,7 +174,7 @@ export default tseslint.config(
         {
           patterns: [
             {
-              group: ['@margay/*/*', '!@margay/platform/mongo'],
+              group: ['@margay/*/*', '!@margay/platform/mongo', '!@margay/platform/calls'],
               message: 'Import a package by its name; it lists what is public.',
             },
           ],
