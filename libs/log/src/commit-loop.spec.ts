@@ -431,4 +431,23 @@ describe('CommitLoop', () => {
     loop.observe(SESSION, tipOf((await log())[0] as CommitDocument));
     expect(loop.peek(SESSION)?.head.c).toBe(2);
   });
+
+  it('remembers an end that it was shown, but no session that is not there', async () => {
+    const reader = newLoop();
+    reader.observe(SESSION, tipOf((await log())[0] as CommitDocument));
+    store.calls.length = 0;
+    expect(reasonOf(await submit(messageCommand('a'), undefined, reader))).toBe('stored at 2');
+    expect(store.calls).toEqual([]);
+    await reader.confirmedTip('unknown');
+    expect(reader.peek('unknown')).toBeUndefined();
+  });
+
+  it('reads the end of a log that went on without it, not each commit up to it', async () => {
+    const stale = newLoop();
+    expect(reasonOf(await submit(messageCommand('mine'), undefined, stale))).toBe('stored at 2');
+    for (let i = 0; i < 1_000; i++) await submit(messageCommand(`theirs ${i}`));
+    store.calls.length = 0;
+    expect(reasonOf(await submit(messageCommand('late'), undefined, stale))).toBe('stored at 1003');
+    expect(store.calls.length).toBeLessThan(40);
+  });
 });

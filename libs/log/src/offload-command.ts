@@ -1,7 +1,8 @@
 import type { EventInput } from '@margay/contracts';
-import type { BlobReference, BlobStore } from './blobs';
+import type { BlobStore } from './blobs';
 import type { AcceptCommand, Completion, FinishCommand, MessageCommand, RunnerCommand, StepCommand } from './command';
 import { blobOf, FIELD_MAX_CHARS, offload, preview, previewFields, type Put } from './offload';
+import type { SaidText } from './said-text';
 import { jsonBytes } from './size';
 
 /** Texts of fewer characters may still be larger in JSON: control characters take six bytes each. */
@@ -20,7 +21,7 @@ export async function offloadCommand<C extends AcceptCommand | MessageCommand | 
   switch (command.kind) {
     case 'accept':
     case 'message':
-      return { ...command, run: { ...command.run, ...(await shortText(command.run.text, put)) } };
+      return { ...command, run: { ...command.run, ...(await shortText(command.run, put)) } };
     case 'step':
       return { ...command, ...(await offload(tenantId, command as StepCommand, blobs)) };
     case 'finish':
@@ -38,11 +39,12 @@ async function offloadFinish(
 ): Promise<FinishCommand> {
   const closing = { type: 'completion', payload: { ...command.completion } } as EventInput;
   const completion = (await previewFields(closing, FIELD_MAX_CHARS, put)).payload as Completion;
-  const ended = { ...(await shortText(command.text, put)), completion };
+  const ended = { ...(await shortText(command, put)), completion };
   return offload(tenantId, { ...command, ...ended }, blobs, jsonBytes(ended));
 }
 
-async function shortText(text: string, put: Put): Promise<{ text: string; textBlob?: BlobReference }> {
+async function shortText({ text, textBlob }: SaidText, put: Put): Promise<SaidText> {
+  if (textBlob) return { text, textBlob };
   if (text.length <= FIELD_MAX_CHARS && jsonBytes(text) <= TEXT_MAX_BYTES) return { text };
   return { text: preview(text, FIELD_MAX_CHARS), textBlob: await blobOf(text, put) };
 }

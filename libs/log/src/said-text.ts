@@ -3,7 +3,7 @@ import type { BlobReference } from './blobs';
 /** What somebody said, or a preview of it and where the whole lies. */
 export interface SaidText {
   text: string;
-  textBlob?: BlobReference | undefined;
+  textBlob?: BlobReference;
 }
 
 /** Fields of the public event. */

@@ -15,6 +15,10 @@ class Mailbox<T> {
     else this.items.push(item);
   }
 
+  get size(): number {
+    return this.items.length;
+  }
+
   take(): Promise<T> {
     const item = this.items.shift();
     return item === undefined ? new Promise((resolve) => this.waiting.push(resolve)) : Promise.resolve(item);
@@ -24,6 +28,10 @@ class Mailbox<T> {
 /** A runner played by a spec, over the real streams. */
 export class ScriptedRunner {
   readonly assigns = new Mailbox<runnersPb.Assign>();
+  readonly acks = new Mailbox<runnersPb.HeartbeatAck>();
+  readonly revokes = new Mailbox<runnersPb.Revoke>();
+  /** Resolves when the replica has ended the stream. */
+  readonly ended: Promise<void>;
   private readonly stream: ReturnType<RunnersClient['attach']>;
 
   constructor(
@@ -35,7 +43,10 @@ export class ScriptedRunner {
     this.stream = client.attach({ principal: systemPrincipal('agent-runner', '_platform') });
     this.stream.on('data', ({ message }) => {
       if (message?.$case === 'assign') this.assigns.put(message.value);
+      if (message?.$case === 'heartbeatAck') this.acks.put(message.value);
+      if (message?.$case === 'revoke') this.revokes.put(message.value);
     });
+    this.ended = new Promise((resolve) => this.stream.on('end', resolve));
     this.stream.on('error', () => undefined);
     this.stream.write({ message: { $case: 'hello', value: { instance, pool, slots, version: '1' } } });
     this.heartbeat([], slots);
@@ -46,6 +57,15 @@ export class ScriptedRunner {
     for (;;) {
       const assign = await this.assigns.take();
       if (assign.sessionId === sessionId) return assign;
+    }
+  }
+
+  /** The next grant for this run that an answer to a heartbeat brings. */
+  async grantOf({ runId }: runnersPb.HeldRun): Promise<string> {
+    for (;;) {
+      const { grants } = await this.acks.take();
+      const found = grants.find((grant) => grant.runId === runId);
+      if (found) return found.grant;
     }
   }
 
@@ -63,8 +83,9 @@ export class ScriptedRunner {
     this.stream.end();
   }
 
-  async openJournal(assign: runnersPb.Assign): Promise<ScriptedJournal> {
-    const journal = new ScriptedJournal(this.client, assign);
+  /** @param client of another replica than the one it is attached to */
+  async openJournal(assign: runnersPb.Assign, client = this.client): Promise<ScriptedJournal> {
+    const journal = new ScriptedJournal(client, assign);
     await journal.open();
     return journal;
   }
@@ -72,6 +93,8 @@ export class ScriptedRunner {
 
 export class ScriptedJournal {
   readonly messages = new Mailbox<Response>();
+  /** Resolves when the stream is over. */
+  readonly ended: Promise<void>;
   readonly records: { kind: string; [field: string]: unknown }[] = [];
   private readonly stream: ReturnType<RunnersClient['journal']>;
   private count = 0;
@@ -82,6 +105,7 @@ export class ScriptedJournal {
   ) {
     this.stream = client.journal({ grant: assign.grant });
     this.stream.on('data', ({ message }) => message && this.messages.put(message));
+    this.ended = new Promise((resolve) => this.stream.on('end', resolve));
     this.stream.on('error', () => undefined);
   }
 

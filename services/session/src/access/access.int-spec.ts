@@ -1,0 +1,123 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { createLogger, NatsBus } from '@margay/platform';
+import { RealStore, times } from '../spec/real-store';
+import { AccessRepository, type KeyRow } from './access.repository';
+import { AccessService, FIRST_TENANT } from './access.service';
+
+const real = new RealStore();
+const logger = createLogger({ service: 'spec', level: 'off' });
+const bus = new NatsBus({ url: 'nats://127.0.0.1:1', name: 'spec', logger });
+let access: AccessService;
+let other: AccessService;
+
+beforeAll(async () => {
+  await real.start();
+  const [first, second] = [real.db, real.otherDb].map(
+    (db) => new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys')),
+  ) as [AccessRepository, AccessRepository];
+  await Promise.all([first.createIndexes(), second.createIndexes()]);
+  access = new AccessService(first, bus, 'local');
+  other = new AccessService(second, bus, 'local');
+}, 300_000);
+afterAll(() => real.stop());
+
+const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest();
+const keys = () => real.db.collection<KeyRow>('keys');
+const set = (keyId: string, fields: Partial<KeyRow>) => keys().updateOne({ _id: keyId }, { $set: fields });
+
+describe('an API key', () => {
+  let tenantId: string;
+  let keyId: string;
+  let key: string;
+
+  beforeEach(async () => {
+    tenantId = await access.createTenant(`t-${randomBytes(4).toString('hex')}`, '');
+    ({ keyId, key } = await access.createKey(tenantId, 'ci', 'member'));
+  });
+
+  it('names its tenant, its principal and its role', async () => {
+    expect(await access.authenticate(keyId, hashOf(key))).toEqual({
+      tenantId,
+      principal: 'svc:ci',
+      role: 'member',
+      scopes: null,
+    });
+  });
+
+  it('is stored as its hash only, and ends after a year', async () => {
+    const row = await keys().findOne({ _id: keyId });
+    expect(JSON.stringify(row)).not.toContain(key.split('_').at(-1));
+    const days = ((row?.expiresAt?.getTime() ?? 0) - Date.now()) / 86_400_000;
+    expect(Math.round(days)).toBe(365);
+  });
+
+  it.each<[string, () => Promise<unknown>]>([
+    ['expired', () => set(keyId, { expiresAt: new Date(Date.now() - 1) })],
+    ['revoked', () => set(keyId, { revokedAt: new Date() })],
+    [
+      'of a dead tenant',
+      () => real.db.collection('tenants').updateOne({ _id: tenantId as never }, { $set: { state: 'deleted' } }),
+    ],
+    [
+      'of a principal that is no member any more',
+      () => real.db.collection('members').deleteOne({ _id: `${tenantId}.svc:ci` as never }),
+    ],
+    ['unknown', () => keys().deleteOne({ _id: keyId })],
+    ['sent with another secret', async () => (key = `${key}x`)],
+    ['sent with half a hash', async () => undefined],
+  ])('is refused in the same words when it is %s', async (what, spoil) => {
+    await spoil();
+    const secret = what === 'sent with half a hash' ? hashOf(key).subarray(0, 16) : hashOf(key);
+    const refused = await access.authenticate(keyId, secret).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: 'UNAUTHENTICATED', reason: 'unauthenticated', message: 'Unauthorized' });
+  });
+
+  it('is never made for an account that has one, least of all with other rights', async () => {
+    for (const role of ['member', 'admin'])
+      await expect(access.createKey(tenantId, 'ci', role)).rejects.toMatchObject({ reason: 'label_taken' });
+    await access.createKey(tenantId, 'other', 'admin');
+  });
+
+  it('may be made where a crash left the account without one', async () => {
+    await keys().deleteOne({ _id: keyId });
+    const again = await access.createKey(tenantId, 'ci', 'member');
+    expect(await access.authenticate(again.keyId, hashOf(again.key))).toMatchObject({ principal: 'svc:ci' });
+  });
+
+  it.each(['operator', 'god', ''])('has no role %p', async (role) => {
+    await expect(access.createKey(tenantId, 'x', role)).rejects.toMatchObject({ reason: 'invalid_role' });
+  });
+});
+
+describe('a tenant', () => {
+  it('has a slug of its own, also when two are made at once', async () => {
+    const made = await Promise.allSettled(times(10, (i) => (i % 2 ? access : other).createTenant('racing', '')));
+    expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    expect(made.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { reason: 'slug_taken' } });
+  });
+
+  it.each(['A', 'a', '-a', 'a--b', 'platform', 'x'.repeat(41), 'a b'])('has no slug %p', async (slug) => {
+    await expect(access.createTenant(slug, '')).rejects.toMatchObject({ reason: 'invalid_slug' });
+  });
+});
+
+describe('the first start', () => {
+  const key = `mk_local_${'0'.repeat(32)}_${'A'.repeat(43)}`;
+
+  it('makes one tenant and one key that does not expire, however many replicas start at once and again', async () => {
+    await Promise.all(times(10, (i) => (i % 2 ? access : other).bootstrap(key)));
+    await access.bootstrap(key);
+    await access.bootstrap(undefined);
+    expect(await real.db.collection('tenants').find({ slug: FIRST_TENANT }).toArray()).toHaveLength(1);
+    expect(await keys().find({ tenantId: FIRST_TENANT }).toArray()).toMatchObject([{ expiresAt: null }]);
+    expect(await other.authenticate('0'.repeat(32), hashOf(key))).toMatchObject({
+      tenantId: FIRST_TENANT,
+      principal: 'svc:bootstrap',
+      role: 'owner',
+    });
+  });
+
+  it('refuses what is no key', async () => {
+    await expect(access.bootstrap('secret')).rejects.toMatchObject({ reason: 'invalid_bootstrap_key' });
+  });
+});

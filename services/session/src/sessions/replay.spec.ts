@@ -1,0 +1,149 @@
+import type { Principal, sessionsPb } from '@margay/contracts';
+import { MemoryBlobStore, MemoryCommitStore, type Command, type CommitDocument } from '@margay/log';
+import { createLogger } from '@margay/platform';
+import { acceptCommand, createCommand, messageCommand } from '@margay/testing';
+import { SessionLog } from '../commits/session-log';
+import { replay } from './replay';
+
+const SESSION = 'session';
+const RUN = `${SESSION}:r1`;
+const logger = createLogger({ service: 'spec', level: 'off' });
+const ignore = (): void => undefined;
+const observer = { inserted: ignore, conflicted: ignore, unknownOutcome: ignore, fenced: ignore };
+const owner: Principal = { v: 1, iss: 'gateway', tenantId: 'tenant', principal: 'user', role: 'member', scopes: null };
+
+/** Loses sight of commits from some number on, and counts what is read one by one. */
+class WatchedStore extends MemoryCommitStore {
+  blindFrom = Infinity;
+  reads = 0;
+
+  override async *range(sessionId: string, from: number, to = Infinity) {
+    for await (const document of super.range(sessionId, from, to)) {
+      if (document.c >= this.blindFrom) return;
+      yield document;
+    }
+  }
+
+  override readNumber(sessionId: string, c: number) {
+    this.reads += 1;
+    return super.readNumber(sessionId, c);
+  }
+}
+
+let store: WatchedStore;
+let log: SessionLog;
+
+beforeEach(async () => {
+  store = new WatchedStore();
+  log = new SessionLog(store, new MemoryBlobStore(), observer, logger);
+  await submit(createCommand());
+  await submit(acceptCommand('question'));
+  await submit({ kind: 'claim', commitId: 'claim', runId: RUN, epoch: 1, owner: 'runner' });
+});
+
+async function submit(command: Command): Promise<void> {
+  const outcome = await log.submit(SESSION, command);
+  if (!outcome.ok) throw new Error(outcome.rejection.message);
+}
+
+async function read(from: sessionsPb.ReadCommitsRequest['from'] = undefined, principal = owner) {
+  const messages: sessionsPb.ReadCommitsResponse[] = [];
+  for await (const message of replay(log, principal, { sessionId: SESSION, from })) messages.push(message);
+  const frames = messages.flatMap(({ commits }) => commits.flatMap((commit) => commit.frames));
+  return { messages, frames, seqs: frames.map(({ seq }) => seq), state: messages.at(-1)?.state };
+}
+
+async function all(): Promise<CommitDocument[]> {
+  const documents: CommitDocument[] = [];
+  for await (const document of store.range(SESSION, 1)) documents.push(document);
+  return documents;
+}
+
+describe('a replay', () => {
+  it('gives every stored frame as it is stored, in order, and the state of its end once', async () => {
+    const { frames, state, messages } = await read();
+    const stored = (await all()).flatMap(({ events }) => events.map(({ frame }) => frame));
+    expect(frames.map(({ json }) => json)).toEqual(stored);
+    expect(state).toMatchObject({ c: 3, seq: 5, running: true });
+    expect(messages.filter((message) => message.state)).toHaveLength(1);
+  });
+
+  it('begins after a commit', async () => {
+    expect((await read({ $case: 'afterCommit', value: 1 })).seqs).toEqual([3, 4, 5]);
+    expect((await read({ $case: 'afterCommit', value: 3 })).seqs).toEqual([]);
+    expect((await read({ $case: 'afterCommit', value: 99 })).state).toMatchObject({ c: 3 });
+  });
+
+  it('begins at a time, the event of exactly that time included', async () => {
+    const { frames } = await read();
+    for (const [index, { ts }] of frames.entries()) {
+      expect((await read({ $case: 'atOrAfterTs', value: ts })).seqs).toEqual([1, 2, 3, 4, 5].slice(index));
+      expect((await read({ $case: 'atOrAfterTs', value: ts + 1 })).seqs).toEqual([1, 2, 3, 4, 5].slice(index + 1));
+    }
+    expect((await read({ $case: 'atOrAfterTs', value: 0 })).seqs).toEqual([1, 2, 3, 4, 5]);
+  });
+
+  it('begins after any seq, also among commits without events, in few reads', async () => {
+    for (let i = 0; i < 100; i++) {
+      if (i % 3 === 0) await submit(messageCommand(`m${i}`));
+      else await submit({ kind: 'step', commitId: `s${i}`, runId: RUN, epoch: 2, events: [], records: [] });
+    }
+    const end = (await read()).seqs.at(-1) ?? 0;
+    for (let seq = 0; seq <= end + 1; seq++) {
+      store.reads = 0;
+      const { seqs } = await read({ $case: 'afterSeq', value: seq });
+      expect(seqs).toEqual(Array.from({ length: Math.max(0, end - seq) }, (_, i) => seq + 1 + i));
+      expect(store.reads).toBeLessThan(20);
+    }
+  });
+
+  it('comes in pages bounded by number and by size, all of one head', async () => {
+    for (let i = 0; i < 250; i++) await submit(messageCommand(`${i} ${i < 20 ? 'x'.repeat(90_000) : ''}`));
+    const pages: sessionsPb.ReadCommitsResponse[] = [];
+    for await (const page of replay(log, owner, { sessionId: SESSION, from: undefined })) {
+      pages.push(page);
+      // What comes in while it reads belongs to the next one.
+      if (pages.length === 1) await submit(messageCommand('meanwhile'));
+    }
+    const sizes = pages.map(({ commits }) => commits.reduce((sum, { frames }) => sum + frames.reduce((n, { json }) => n + json.length, 0), 0)); // prettier-ignore
+    expect(Math.max(...sizes)).toBeLessThan(700_000);
+    expect(Math.max(...pages.map(({ commits }) => commits.length))).toBeLessThanOrEqual(100);
+    const text = pages.flatMap(({ commits }) => commits.flatMap(({ frames }) => frames.map(({ json }) => json))).join();
+    expect(text).toContain('249 ');
+    expect(text).not.toContain('meanwhile');
+    expect(pages.at(-1)?.state).toMatchObject({ c: 253 });
+  });
+
+  it('skips what the head cuts out', async () => {
+    await submit(messageCommand('more'));
+    const last = (await all()).at(-1) as CommitDocument;
+    const next = {
+      ...last,
+      _id: `${SESSION}.0000000005`,
+      c: 5,
+      commitIds: ['cut'],
+      events: [],
+      head: {
+        ...last.head,
+        c: 5,
+        cuts: [
+          [2, 3],
+          [5, 5],
+        ] as [number, number][],
+      },
+    };
+    await store.insert(next);
+    expect((await read()).seqs).toEqual([1, 4, 6]);
+    expect((await read({ $case: 'afterSeq', value: 4 })).seqs).toEqual([6]);
+  });
+
+  it('never gives an end without everything before it', async () => {
+    store.blindFrom = 2;
+    await expect(read()).rejects.toMatchObject({ code: 'UNAVAILABLE', reason: 'log_gap' });
+  });
+
+  it('is refused to others as if nothing was there', async () => {
+    for (const other of [{ tenantId: 'other', role: 'owner' as const }, { principal: 'user:bob' }])
+      await expect(read(undefined, { ...owner, ...other })).rejects.toMatchObject({ reason: 'session_not_found' });
+  });
+});
