@@ -5,6 +5,8 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
+  rmdirSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -13,6 +15,7 @@ import {
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ExecutorFixture } from '../executor-fixture';
+import { sandboxIdOf } from './sandbox-folder';
 
 const canTry =
   process.getuid?.() === 0 && spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true']).status === 0;
@@ -67,6 +70,18 @@ print("usual ones open")`;
     );
     expect(text).toMatch(/^268435456$/m);
     expect(text).toContain("touch: cannot touch '/dev/x': Read-only file system");
+  });
+
+  it('weighs less than the services when it keeps all processors busy', async () => {
+    await out('true', 'k1');
+    const own = /^\d+:cpu(?:,cpuacct)?:(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1];
+    const group = path.join('/sys/fs/cgroup/cpu', own ?? '', `margay-${sandboxIdOf('k1')}`);
+    const canLimit = own !== undefined && !spawnSync('mkdir', [`${group}-probe`]).status;
+    if (canLimit) rmdirSync(`${group}-probe`);
+    expect(existsSync(group)).toBe(canLimit);
+    if (!canLimit) return;
+    expect(readFileSync(path.join(group, 'cpu.shares'), 'utf8')).toBe('512\n');
+    expect(readFileSync(path.join(group, 'cgroup.procs'), 'utf8')).not.toBe('');
   });
 
   it('does not outlive the end of its call by leaving the session, its parent and its environment', async () => {

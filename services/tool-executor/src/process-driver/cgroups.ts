@@ -1,4 +1,4 @@
-import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -7,6 +7,7 @@ export interface CgroupLimits {
   processes: number;
 }
 
+const CONTROLLERS: readonly string[] = ['memory', 'pids', 'cpu'];
 const MOUNT = '/sys/fs/cgroup';
 const REMOVE_TRIES = 20;
 
@@ -20,7 +21,7 @@ export class Cgroups {
     const parents: { folder: string; controllers: string[] }[] = [];
     for (const line of lines) {
       const [, names = '', own = '/'] = line.split(':');
-      const controllers = names.split(',').filter((name) => name === 'memory' || name === 'pids');
+      const controllers = names.split(',').filter((name) => CONTROLLERS.includes(name));
       if (controllers.length > 0) parents.push({ folder: path.join(MOUNT, names, own), controllers });
       if (names === '')
         parents.push({ folder: path.join(MOUNT, own), controllers: await handedDown(path.join(MOUNT, own)) });
@@ -42,8 +43,10 @@ export class Cgroups {
     for (const { folder, controllers } of this.parents) {
       const group = path.join(folder, `margay-${sandboxId}`);
       await mkdir(group, { recursive: true });
-      if (controllers.includes('pids')) await writeFile(path.join(group, 'pids.max'), String(limits.processes));
-      if (controllers.includes('memory')) await limitMemory(group, limits.memoryBytes);
+      if (controllers.includes('pids')) await write(group, ['pids.max'], limits.processes);
+      if (controllers.includes('memory'))
+        await write(group, ['memory.max', 'memory.limit_in_bytes'], limits.memoryBytes);
+      if (controllers.includes('cpu')) await shareProcessors(group);
       joins.push(path.join(group, 'cgroup.procs'));
     }
     return joins;
@@ -56,7 +59,7 @@ export class Cgroups {
 
 async function handedDown(folder: string): Promise<string[]> {
   const text = await readFile(path.join(folder, 'cgroup.subtree_control'), 'utf8').catch(() => '');
-  return text.split(/\s+/).filter((name) => name === 'memory' || name === 'pids');
+  return text.split(/\s+/).filter((name) => CONTROLLERS.includes(name));
 }
 
 async function canMakeGroup(folder: string): Promise<boolean> {
@@ -69,16 +72,17 @@ async function canMakeGroup(folder: string): Promise<boolean> {
     );
 }
 
-async function limitMemory(group: string, bytes: number): Promise<void> {
-  const [file] = await Promise.all(
-    ['memory.max', 'memory.limit_in_bytes'].map((name) =>
-      readFile(path.join(group, name)).then(
-        () => name,
-        () => undefined,
-      ),
-    ),
-  ).then((names) => names.filter((name) => name !== undefined));
-  if (file !== undefined) await writeFile(path.join(group, file), String(bytes));
+/** However many processes it starts, all of them together get half of what one process outside does when it is tight. */
+async function shareProcessors(group: string): Promise<void> {
+  await write(group, ['cpu.weight'], 50);
+  await write(group, ['cpu.shares'], 512);
+}
+
+/** The first of the files that exists; its name depends on the version of the hierarchy. */
+async function write(group: string, files: readonly string[], value: number): Promise<void> {
+  const there = new Set(await readdir(group));
+  const file = files.find((name) => there.has(name));
+  if (file !== undefined) await writeFile(path.join(group, file), String(value));
 }
 
 /** The kernel frees a group a moment after its last process ended. */
