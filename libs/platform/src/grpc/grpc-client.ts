@@ -181,25 +181,38 @@ class MethodCaller {
     };
   }
 
-  /** Signing is asynchronous, calls are not: grpc-js holds messages back until the interceptor lets the call start. */
+  /**
+   * Signing is asynchronous, calls are not: grpc-js holds messages back until the interceptor lets the call start. A call
+   * cancelled before that would never end by itself.
+   */
   private signing(principal: NonNullable<CallOptions['principal']>): Interceptor {
     const { keys, audience } = this;
     if (!keys)
       throw new InternalError('no_private_key', `${this.target} was given a principal, but this client has no keys.`);
     keys.assertMayAssert(principal);
-    return (wire, nextCall) =>
-      new InterceptingCall(nextCall(wire), {
+    return (wire, nextCall) => {
+      let isStarted = false;
+      let isCancelled = false;
+      return new InterceptingCall(nextCall(wire), {
         start: (metadata, listener, next) => {
+          const end = (code: Status, details: string) =>
+            listener.onReceiveStatus({ code, details, metadata: new Metadata() });
           keys.signPrincipal(principal, audience).then(
             (token) => {
+              if (isCancelled) return end(Status.CANCELLED, 'Cancelled on client');
+              isStarted = true;
               metadata.set(METADATA.principal, token);
               next(metadata, listener);
             },
-            () =>
-              listener.onReceiveStatus({ code: Status.INTERNAL, details: 'signing failed', metadata: new Metadata() }),
+            () => end(Status.INTERNAL, 'signing failed'),
           );
         },
+        cancel: (next) => {
+          isCancelled = true;
+          if (isStarted) next();
+        },
       });
+    };
   }
 }
 

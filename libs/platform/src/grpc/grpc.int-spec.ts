@@ -152,6 +152,19 @@ describe('unary calls', () => {
     expect(error).toMatchObject({ code: 'UNAUTHENTICATED', reason: 'principal_invalid' });
   });
 
+  it('end also when they are cancelled while their principal is signed', async () => {
+    const client = await sessions({ getState: () => Promise.resolve({ state: undefined }) });
+    const aborter = new AbortController();
+    const asked = client.getState({ sessionId: 's' }, { principal, signal: aborter.signal });
+    aborter.abort();
+    await expect(asked).rejects.toMatchObject({ code: 'CANCELLED' });
+    const attached = await runners({});
+    const stream = attached.attach({ principal });
+    const ended = new Promise((resolve) => stream.on('error', resolve));
+    stream.cancel();
+    expect(await ended).toMatchObject({ code: 'CANCELLED' });
+  });
+
   it('abort the handler when the deadline passes', async () => {
     const aborted = Promise.withResolvers<void>();
     const client = await sessions({
