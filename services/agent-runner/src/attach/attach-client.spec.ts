@@ -143,6 +143,22 @@ it('stops its runs by itself once nobody has answered for ten seconds, and looks
   expect(client.isAttached).toBe(true);
 });
 
+it('leaves a replica that takes the stream and never answers, again and again', () => {
+  for (let seconds = 0; seconds < 30; seconds += 1) pass(1_000);
+  expect(streams.length).toBeGreaterThanOrEqual(3);
+  expect(streams.slice(0, -1).every(({ isCancelled }) => isCancelled)).toBe(true);
+  expect(heard).toEqual(['silence']);
+});
+
+it('gives the stream that it just opened its time, however long nobody has answered', () => {
+  acknowledge();
+  last().emit('error', new Error('down'));
+  nowMs += 60_000;
+  pass(100);
+  expect(heard).toEqual(['silence']);
+  expect([streams.length, last().isCancelled]).toEqual([2, false]);
+});
+
 it('stops its runs when its process has slept', () => {
   acknowledge();
   nowMs += 60_000;

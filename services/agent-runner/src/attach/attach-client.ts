@@ -41,6 +41,8 @@ export class AttachClient {
   private stream?: AttachStream;
   private beat = 0;
   private answeredAtMs: number;
+  /** When the present stream was opened, or last given up. */
+  private connectedAtMs = 0;
   /** This stream has been answered. */
   private isAnswered = false;
   private isSilent = false;
@@ -93,18 +95,25 @@ export class AttachClient {
     this.beat += 1;
     const value = { beat: this.beat, freeSlots: host.freeSlots(), runs: host.heldRuns() };
     this.stream?.write({ message: { $case: 'heartbeat', value } });
-    if (this.now() - this.answeredAtMs < SELF_FENCE_MS || this.isSilent) return;
+    const nowMs = this.now();
+    if (!this.isSilent && nowMs - this.answeredAtMs >= SELF_FENCE_MS) this.onSilence();
+    if (nowMs - Math.max(this.answeredAtMs, this.connectedAtMs) < SELF_FENCE_MS) return;
+    // Another replica may answer where this one does not.
+    this.connectedAtMs = nowMs;
+    this.stream?.cancel();
+  }
+
+  private onSilence(): void {
     this.isSilent = true;
     this.options.logger.warn({ silentMs: SELF_FENCE_MS }, 'no session replica answers; all runs here are stopped');
-    host.onSilence();
-    // Another replica may answer where this one does not.
-    this.stream?.cancel();
+    this.options.host.onSilence();
   }
 
   private connect(): void {
     const { client, instance, pool, slots, version, logger } = this.options;
     const stream = client.attach({ principal: systemPrincipal('agent-runner', PLATFORM) });
     this.stream = stream;
+    this.connectedAtMs = this.now();
     stream.on('data', ({ message }) => {
       if (this.stream === stream) this.onMessage(message);
     });
