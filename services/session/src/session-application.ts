@@ -83,6 +83,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     );
     const tags = new TagRepository(collection('tags') as never);
     for (const owner of [store, sessionRows, runRows, accessRows]) await owner.createIndexes();
+    await blobs.createIndexes((name) => collection(name) as never);
 
     const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);

@@ -46,7 +46,7 @@ describe('an API key', () => {
 
   it('is stored as its hash only, and ends after a year', async () => {
     const row = await keys().findOne({ _id: keyId });
-    expect(JSON.stringify(row)).not.toContain(key.split('_').at(-1));
+    expect(JSON.stringify(row)).not.toContain(key.slice(-43));
     const days = ((row?.expiresAt?.getTime() ?? 0) - Date.now()) / 86_400_000;
     expect(Math.round(days)).toBe(365);
   });

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { NotFoundError } from '@margay/errors';
 import { BlobStore } from '@margay/log';
-import type { GridFSBucket } from 'mongodb';
+import type { Collection, GridFSBucket } from 'mongodb';
 
 interface BlobFile {
   length: number;
@@ -13,6 +13,15 @@ interface BlobFile {
 export class MongoBlobStore extends BlobStore {
   constructor(private readonly bucket: GridFSBucket) {
     super();
+  }
+
+  /**
+   * Those that GridFS makes itself with its first upload, made before it: an index that is built while blobs are written
+   * may miss some in the development store.
+   */
+  async createIndexes(collection: (name: string) => Pick<Collection, 'createIndex'>): Promise<void> {
+    await collection('fs.files').createIndex({ filename: 1, uploadDate: 1 });
+    await collection('fs.chunks').createIndex({ files_id: 1, n: 1 }, { unique: true });
   }
 
   async put(tenantId: string, bytes: Uint8Array): Promise<string> {

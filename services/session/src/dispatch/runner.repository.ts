@@ -29,12 +29,17 @@ export class RunnerRepository {
 
   /** @returns the generation of this attachment */
   async attach(instance: string, pool: string): Promise<number> {
-    const row = await this.rows.findOneAndUpdate(
-      { _id: instance },
-      { $inc: { generation: 1, beat: 1 }, $set: { pool, isLost: false, seenAt: new Date(), tenantId: '_platform' } },
-      { upsert: true, returnDocument: 'after' },
-    );
-    return row?.generation ?? 1;
+    const fields = { pool, isLost: false, seenAt: new Date() };
+    try {
+      await this.rows.insertOne({ _id: instance, tenantId: '_platform', generation: 1, beat: 1, ...fields });
+      return 1;
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error;
+    }
+    const raise = { $inc: { generation: 1, beat: 1 }, $set: fields };
+    const row = await this.rows.findOneAndUpdate({ _id: instance }, raise, { returnDocument: 'after' });
+    // Somebody may just have removed it.
+    return row?.generation ?? this.attach(instance, pool);
   }
 
   /** Also brings back the row of a runner that lives although it was given up; a later attachment is left alone. */

@@ -118,6 +118,8 @@ describe('a lease', () => {
 });
 
 describe('a blob', () => {
+  beforeAll(() => blobs().createIndexes((name) => real.db.collection(name)));
+
   const blobs = () => new MongoBlobStore(new GridFSBucket(real.db));
   const read = async (id: string, start: number, end?: number): Promise<string> => {
     const chunks: Buffer[] = [];
