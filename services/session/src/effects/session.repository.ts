@@ -35,6 +35,7 @@ export class SessionRepository {
 
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ tenantId: 1, createdTs: -1 }, { name: 'tenant_created_v1' });
+    await this.rows.createIndex({ tenantId: 1, owner: 1, createdTs: -1 }, { name: 'tenant_owner_created_v1' });
   }
 
   /** An older head never overwrites a newer one. */

@@ -51,7 +51,7 @@ export class JournalRegistry {
   }
 
   private async probe(): Promise<void> {
-    const all = [...this.journals];
+    const all = [...this.journals].filter(({ isOver }) => !isOver);
     for (let from = 0; from < all.length; from += PROBE_MAX) {
       const page = all.slice(from, from + PROBE_MAX);
       const keys = page.map((journal) => ({ sessionId: journal.run.sessionId, c: journal.nextC }));

@@ -36,7 +36,8 @@ export class RunJournal {
   private knownC = 0;
   private tenantId = '';
   private isOpen = false;
-  private isOver = false;
+  /** Nothing more is said to the runner. */
+  isOver = false;
   /** No further command is taken here: one could not be prepared, or the stream is about to end. */
   private isBroken = false;
   /** Why a command was refused as faulty: no step behind it is taken, only the end of the run. */
