@@ -68,5 +68,7 @@ function fromFramework([code, reason]: [ErrorCode, string], cause: Error, reques
     too_large: 'the body is larger than 1 MB',
     unsupported_media_type: "Invalid header: 'Content-Type' names no media type; send application/json",
   };
-  return errorOf(code, reason, messages[reason] ?? cause.message, { cause });
+  // The framework's own words may hold the query, and that a key.
+  const words = cause.message.replaceAll(request.url, path.slice(0, 200));
+  return errorOf(code, reason, messages[reason] ?? words, { cause });
 }
