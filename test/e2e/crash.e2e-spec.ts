@@ -51,6 +51,30 @@ it('goes on elsewhere when its runner is killed in the middle of a shell command
   expect(await countOf(session.id, 'completion')).toBe(1);
 }, 60_000);
 
+it('goes on when the control process is killed in the middle of a command, whose sandbox is gone with it', async () => {
+  margay.script(
+    byConversation(({ results }) =>
+      results.length < 3
+        ? callTools({ name: 'aider_shell_tool', arguments: { command: `sleep 1; echo ${results.length}` } })
+        : answer('outlived'),
+    ),
+  );
+  const session = await margay.sessionWith({});
+  const run = await session.query('go');
+  for await (const event of run.events()) if (event.type === 'tool_result') break;
+  await margay.platform.get('control').kill('SIGKILL');
+  await margay.platform.restart('control');
+  expect(await run.result()).toMatchObject({ status: 'completed', text: 'outlived' });
+  expect(await countOf(session.id, 'completion')).toBe(1);
+  // Runners that had no session service for more than ten seconds attach again, too.
+  await margay.platform.get('control').stop();
+  await new Promise((resolve) => setTimeout(resolve, 11_000));
+  await margay.platform.restart('control');
+  margay.script(() => answer('attached again'));
+  const next = await margay.sessionWith({});
+  expect(await (await next.query('go')).result()).toMatchObject({ text: 'attached again' });
+}, 60_000);
+
 it('hands a run over at SIGTERM', async () => {
   margay.script(
     byConversation(({ results }) =>
