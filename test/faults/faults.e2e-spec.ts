@@ -5,7 +5,7 @@ import { faultScript } from './script';
 
 /** One of many; `npm run test:faults` plays others, and longer. */
 const SEED = 7;
-const FAULTS = 8;
+const FAULTS = 6;
 
 const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
 
