@@ -119,11 +119,11 @@ export class SessionService {
   }
 
   interrupt(sessionId: string): Promise<unknown> {
-    return this.sessions.interruptRun({ sessionId }, { principal: OWNER });
+    return this.sessions.interruptRun({ sessionId, idempotencyKey: '' }, { principal: OWNER });
   }
 
   cancel(sessionId: string): Promise<unknown> {
-    return this.sessions.cancelRun({ sessionId }, { principal: OWNER });
+    return this.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: OWNER });
   }
 
   async events(sessionId: string): Promise<StoredEvent[]> {

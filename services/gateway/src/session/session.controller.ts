@@ -17,6 +17,7 @@ import {
   ListQuery,
   MessageBody,
   QueryBody,
+  RepeatHeaders,
   SessionList,
   Terminated,
 } from './session.dto';
@@ -129,14 +130,19 @@ export class SessionController {
     path: '/api/sessions/{session_id}/interrupt',
     summary: 'Interrupt the current step of the active run',
     scope: 'sessions.interact',
+    headers: RepeatHeaders,
     responses: {
       200: { description: 'no run was active', schema: Interrupted },
       202: { description: 'the step yields', schema: Interrupted },
     },
     sample: { path: anySession, status: 200 },
   })
-  interrupt(@FromCaller() caller: Caller, @FromSessionId() sessionId: string): Promise<Answer> {
-    return this.sessions.interrupt(caller, sessionId);
+  interrupt(
+    @FromCaller() caller: Caller,
+    @FromSessionId() sessionId: string,
+    @FromHeaders() facts: DriveFacts,
+  ): Promise<Answer> {
+    return this.sessions.interrupt(caller, sessionId, facts);
   }
 
   @Operation({

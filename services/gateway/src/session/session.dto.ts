@@ -109,6 +109,14 @@ export const EventsQuery = z.object({
 });
 export type EventsQuery = z.infer<typeof EventsQuery>;
 
+/** Headers of requests that may be repeated. */
+export const RepeatHeaders = z.object({
+  'Idempotency-Key': z
+    .string()
+    .optional()
+    .describe('1 to 128 visible ASCII characters; a repeat gets the first answer'),
+});
+
 /** Headers of requests that create or drive a session. */
 export const DriveHeaders = z.object({
   'X-Margay-Capabilities': z
@@ -116,10 +124,7 @@ export const DriveHeaders = z.object({
     .optional()
     .describe('ids a client can render, separated by commas; also X-Mewbo-Capabilities'),
   'X-Margay-Surface': z.string().optional().describe('name of the client; also X-Mewbo-Surface'),
-  'Idempotency-Key': z
-    .string()
-    .optional()
-    .describe('1 to 128 visible ASCII characters; a repeat gets the first answer'),
+  ...RepeatHeaders.shape,
 });
 
 const Event = z.looseObject({ ts: z.string(), type: z.string(), payload: z.unknown() });

@@ -24,8 +24,8 @@ export function presentAccepted(sessionId: string, { runId, replayed }: sessions
   return new Answer(202, { session_id: sessionId, accepted: true, run_id: runId }).replayed(replayed);
 }
 
-export function presentCanceled(sessionId: string, canceled: boolean): Answer {
-  return new Answer(202, { session_id: sessionId, canceled });
+export function presentCanceled(sessionId: string, { canceled, replayed }: sessionsPb.CancelRunResponse): Answer {
+  return new Answer(202, { session_id: sessionId, canceled }).replayed(replayed);
 }
 
 export function presentSent(sessionId: string, { steered, runId, replayed }: sessionsPb.SendMessageResponse): Answer {
@@ -33,8 +33,11 @@ export function presentSent(sessionId: string, { steered, runId, replayed }: ses
   return (steered ? new Answer(202, body) : new Answer(200, { ...body, run_id: runId })).replayed(replayed);
 }
 
-export function presentInterrupted(sessionId: string, { interrupted }: sessionsPb.InterruptRunResponse): Answer {
-  return new Answer(interrupted ? 202 : 200, { session_id: sessionId, interrupted });
+export function presentInterrupted(
+  sessionId: string,
+  { interrupted, replayed }: sessionsPb.InterruptRunResponse,
+): Answer {
+  return new Answer(interrupted ? 202 : 200, { session_id: sessionId, interrupted }).replayed(replayed);
 }
 
 export function presentTerminated(sessionId: string, terminated: sessionsPb.TerminateSessionResponse): Answer {

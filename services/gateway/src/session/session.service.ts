@@ -55,7 +55,7 @@ export class SessionService {
   /** Starts a run; two texts are commands instead. */
   async query(caller: Caller, sessionId: string, body: QueryBody, facts: DriveFacts): Promise<Answer> {
     const text = body.query.trim();
-    if (text === '/terminate') return this.cancel(caller, sessionId);
+    if (text === '/terminate') return this.cancel(caller, sessionId, facts);
     if (text === '/status') return this.summary(caller, sessionId);
     const request = {
       ...settingsOf(body, facts),
@@ -70,8 +70,8 @@ export class SessionService {
     return presentSent(sessionId, await this.sessions.sendMessage({ sessionId, text, ...facts }, call));
   }
 
-  async interrupt({ call }: Caller, sessionId: string): Promise<Answer> {
-    return presentInterrupted(sessionId, await this.sessions.interruptRun({ sessionId }, call));
+  async interrupt({ call }: Caller, sessionId: string, { idempotencyKey }: DriveFacts): Promise<Answer> {
+    return presentInterrupted(sessionId, await this.sessions.interruptRun({ sessionId, idempotencyKey }, call));
   }
 
   async terminate({ call }: Caller, sessionId: string): Promise<Answer> {
@@ -98,12 +98,12 @@ export class SessionService {
   }
 
   /** Cancels the active run only; nothing to cancel is no error. */
-  private async cancel({ call }: Caller, sessionId: string): Promise<Answer> {
+  private async cancel({ call }: Caller, sessionId: string, { idempotencyKey }: DriveFacts): Promise<Answer> {
     try {
-      const { canceled } = await this.sessions.cancelRun({ sessionId }, call);
-      return presentCanceled(sessionId, canceled);
+      return presentCanceled(sessionId, await this.sessions.cancelRun({ sessionId, idempotencyKey }, call));
     } catch (error) {
-      if (isMargayError(error) && NOTHING_TO_CANCEL.has(error.reason)) return presentCanceled(sessionId, false);
+      if (isMargayError(error) && NOTHING_TO_CANCEL.has(error.reason))
+        return presentCanceled(sessionId, { canceled: false, replayed: false });
       throw error;
     }
   }

@@ -240,9 +240,11 @@ export class FakeSession {
       },
       interruptRun: async ({ sessionId }, context) => ({
         interrupted: await this.ends(sessionId, 'interrupt', context.principal()),
+        replayed: false,
       }),
       cancelRun: async ({ sessionId }, context) => ({
         canceled: await this.ends(sessionId, 'cancel', context.principal()),
+        replayed: false,
       }),
       terminateSession: async ({ sessionId }, context) => {
         const before = await this.seen(sessionId, context.principal());

@@ -32,10 +32,8 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     createSession: (request, context) => sessions.create(context.principal(), request),
     acceptRun: (request, context) => sessions.accept(context.principal(), request),
     sendMessage: (request, context) => sessions.message(context.principal(), request),
-    interruptRun: async ({ sessionId }, context) => ({
-      interrupted: await sessions.interrupt(context.principal(), sessionId),
-    }),
-    cancelRun: async ({ sessionId }, context) => ({ canceled: await sessions.cancel(context.principal(), sessionId) }),
+    interruptRun: (request, context) => sessions.interrupt(context.principal(), request),
+    cancelRun: (request, context) => sessions.cancel(context.principal(), request),
     terminateSession: ({ sessionId }, context) => sessions.terminate(context.principal(), sessionId),
     async getSession({ sessionId }, context) {
       const head = await sessions.confirmedHead(context.principal(), sessionId);

@@ -38,7 +38,9 @@ export class SessionsService {
     requireDriver(principal, 'sessions.create');
     const sessionId = newSessionId(principal, request.idempotencyKey);
     const command = await this.createCommand(principal, sessionId, request);
-    if (request.sessionTag !== '') return this.createTagged(principal, command, sessionId);
+    // With a key the id is that of the first request: what it made is found before the tag, which may be another one.
+    const isRepeat = request.idempotencyKey !== '' && (await this.ports.log.recentHead(sessionId)).c > 0;
+    if (request.sessionTag !== '' && !isRepeat) return this.createTagged(principal, command, sessionId);
     const outcome = await this.ports.log.commit(sessionId, command);
     return { sessionId, created: true, replayed: isReplay(outcome, command.commitId) };
   }
@@ -75,18 +77,25 @@ export class SessionsService {
     };
   }
 
-  async interrupt(principal: Principal, sessionId: string): Promise<boolean> {
+  async interrupt(
+    principal: Principal,
+    { sessionId, idempotencyKey }: sessionsPb.InterruptRunRequest,
+  ): Promise<sessionsPb.InterruptRunResponse> {
     await this.drivenHead(principal, sessionId);
-    const commitId = commitIdOf(principal, sessionId, 'interrupt', '');
-    return isDone(await this.ports.log.submit(sessionId, { kind: 'interrupt', commitId }));
+    const commitId = commitIdOf(principal, sessionId, 'interrupt', idempotencyKey);
+    const outcome = await this.ports.log.submit(sessionId, { kind: 'interrupt', commitId });
+    return { interrupted: isDone(outcome), replayed: outcome.ok && isReplay(outcome, commitId) };
   }
 
-  async cancel(principal: Principal, sessionId: string): Promise<boolean> {
+  async cancel(
+    principal: Principal,
+    { sessionId, idempotencyKey }: sessionsPb.CancelRunRequest,
+  ): Promise<sessionsPb.CancelRunResponse> {
     await this.drivenHead(principal, sessionId);
-    const commitId = commitIdOf(principal, sessionId, 'cancel', '');
+    const commitId = commitIdOf(principal, sessionId, 'cancel', idempotencyKey);
     const outcome = await this.ports.log.submit(sessionId, { kind: 'cancel', commitId });
     if (outcome.ok) await this.fenced(sessionId, outcome.c);
-    return isDone(outcome);
+    return { canceled: isDone(outcome), replayed: outcome.ok && isReplay(outcome, commitId) };
   }
 
   /** Irreversible; a repeat answers what the first one did. */

@@ -17,7 +17,7 @@ beforeAll(async () => {
 }, 600_000);
 afterEach(async () => {
   for (const sessionId of sessionIds.splice(0))
-    await harness.sessions.cancelRun({ sessionId }, { principal: harness.owner });
+    await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner });
   for (const runner of attached.splice(0)) runner.detach();
 });
 afterAll(async () => {
@@ -62,7 +62,7 @@ describe('two replicas without a broker', () => {
       $case: 'inbox',
       value: { items: [{ n: 2, text: 'there' }] },
     });
-    await harness.sessions.cancelRun({ sessionId }, { principal: harness.owner });
+    await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner });
     expect(await journal.messages.take()).toMatchObject({ $case: 'cancel' });
     // Two probes, each at most two seconds after the commit.
     expect(performance.now() - startedMs).toBeLessThan(5_000);
@@ -92,7 +92,7 @@ describe('two replicas without a broker', () => {
     const other = attach();
     other.heartbeat([{ sessionId, runId, epoch }]);
     expect(await other.grantOf({ sessionId, runId, epoch })).toMatch(/\./);
-    await harness.sessions.cancelRun({ sessionId }, { principal: harness.owner });
+    await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner });
     await second.sessions.getState({ sessionId }, { principal: harness.owner });
     other.heartbeat([{ sessionId, runId, epoch }]);
     expect(await other.revokes.take()).toMatchObject({ runId, epoch });

@@ -138,6 +138,17 @@ describe('two requests for one session', () => {
     expect(new Set(byKey).size).toBe(1);
     expect(new Set(byTag).size).toBe(1);
   });
+
+  it('answers a repeated key of a tagged creation, and refuses it with another tag', async () => {
+    const create = (sessionTag: string) =>
+      harness.sessions.createSession(
+        sessionsPb.CreateSessionRequest.fromPartial({ sessionTag, idempotencyKey: 'tagged-1' }),
+        { principal: harness.owner },
+      );
+    const first = await create('hall');
+    expect(await create('hall')).toEqual({ ...first, replayed: true });
+    await expect(create('cellar')).rejects.toMatchObject({ reason: 'idempotency_key_reused' });
+  });
 });
 
 describe('a person and a running agent', () => {
@@ -165,12 +176,32 @@ describe('a person and a running agent', () => {
     const sessionId = await harness.createSession();
     await harness.accept(sessionId, 'hello');
     const journal = await runner.openJournal(await runner.assignOf(sessionId));
-    expect(await harness.sessions.cancelRun({ sessionId }, { principal: harness.owner })).toEqual({ canceled: true });
+    expect(
+      await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner }),
+    ).toMatchObject({ canceled: true });
     expect(harness.fences).toContainEqual({ sessionId, epoch: 3, kill: true });
     expect(await journal.messages.take()).toMatchObject({ $case: 'cancel' });
-    expect(await harness.sessions.cancelRun({ sessionId }, { principal: harness.owner })).toEqual({ canceled: false });
+    expect(
+      await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner }),
+    ).toMatchObject({ canceled: false });
     expect((await harness.events(sessionId)).at(-1)?.payload).toMatchObject({ done_reason: 'canceled' });
     journal.close();
+  });
+
+  it('cancels and interrupts once per key: a repeat is told what the first one was, and spares the next run', async () => {
+    const sessionId = await harness.createSession();
+    const request = { sessionId, idempotencyKey: 'stop-1' };
+    const as = { principal: harness.owner };
+    await harness.accept(sessionId, 'hello');
+    expect(await harness.sessions.interruptRun(request, as)).toEqual({ interrupted: true, replayed: false });
+    expect(await harness.sessions.interruptRun(request, as)).toEqual({ interrupted: true, replayed: true });
+    expect(await harness.sessions.cancelRun(request, as)).toEqual({ canceled: true, replayed: false });
+    await harness.accept(sessionId, 'the next one');
+    expect(await harness.sessions.cancelRun(request, as)).toEqual({ canceled: true, replayed: true });
+    expect(await harness.state(sessionId)).toMatchObject({ running: true });
+    const steers = (await harness.events(sessionId)).filter(({ type }) => type === 'user_steer');
+    expect(steers).toHaveLength(1);
+    await harness.sessions.terminateSession({ sessionId }, as);
   });
 
   it('terminates for good: a repeat answers the same values, a query is refused', async () => {
@@ -180,7 +211,7 @@ describe('a person and a running agent', () => {
     expect(await harness.sessions.terminateSession({ sessionId }, { principal: harness.owner })).toEqual(first);
     await expect(harness.accept(sessionId, 'again')).rejects.toMatchObject({ reason: 'session_terminated' });
     expect(await harness.state(sessionId)).toMatchObject({ terminated: true, running: false });
-    expect(harness.released).toEqual([sessionId]);
+    expect(harness.released).toContain(sessionId);
   });
 });
 

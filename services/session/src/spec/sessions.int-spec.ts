@@ -57,7 +57,7 @@ describe('the workspace of a session', () => {
   it('is the first project named; later ones and their folders are ignored', async () => {
     const sessionId = await harness.createSession();
     await accept({ sessionId, project: 'shop' });
-    await harness.sessions.cancelRun({ sessionId }, { principal: owner });
+    await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: owner });
     await accept({ sessionId, project: 'unknown', cwd: '/no/such', contextJson: '{"project":"other","cwd":"/x"}' });
     const context = await contextOf(sessionId);
     expect(context).toMatchObject({ project: 'shop' });

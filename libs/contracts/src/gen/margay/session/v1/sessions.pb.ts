@@ -90,18 +90,23 @@ export interface SendMessageResponse {
 
 export interface InterruptRunRequest {
   sessionId: string;
+  idempotencyKey: string;
 }
 
 export interface InterruptRunResponse {
   interrupted: boolean;
+  replayed: boolean;
 }
 
 export interface CancelRunRequest {
   sessionId: string;
+  /** A repeat must not cancel the run after the one that was meant. */
+  idempotencyKey: string;
 }
 
 export interface CancelRunResponse {
   canceled: boolean;
+  replayed: boolean;
 }
 
 export interface TerminateSessionRequest {
@@ -1530,13 +1535,16 @@ export const SendMessageResponse: MessageFns<SendMessageResponse> = {
 };
 
 function createBaseInterruptRunRequest(): InterruptRunRequest {
-  return { sessionId: "" };
+  return { sessionId: "", idempotencyKey: "" };
 }
 
 export const InterruptRunRequest: MessageFns<InterruptRunRequest> = {
   encode(message: InterruptRunRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.sessionId !== "") {
       writer.uint32(10).string(message.sessionId);
+    }
+    if (message.idempotencyKey !== "") {
+      writer.uint32(18).string(message.idempotencyKey);
     }
     return writer;
   },
@@ -1562,6 +1570,14 @@ export const InterruptRunRequest: MessageFns<InterruptRunRequest> = {
             message.sessionId = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1581,6 +1597,11 @@ export const InterruptRunRequest: MessageFns<InterruptRunRequest> = {
         : isSet(object.session_id)
         ? globalThis.String(object.session_id)
         : "",
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : "",
     };
   },
 
@@ -1588,6 +1609,9 @@ export const InterruptRunRequest: MessageFns<InterruptRunRequest> = {
     const obj: any = {};
     if (message.sessionId !== "") {
       obj.sessionId = message.sessionId;
+    }
+    if (message.idempotencyKey !== "") {
+      obj.idempotencyKey = message.idempotencyKey;
     }
     return obj;
   },
@@ -1598,18 +1622,22 @@ export const InterruptRunRequest: MessageFns<InterruptRunRequest> = {
   fromPartial<I extends Exact<DeepPartial<InterruptRunRequest>, I>>(object: I): InterruptRunRequest {
     const message = createBaseInterruptRunRequest();
     message.sessionId = object.sessionId ?? "";
+    message.idempotencyKey = object.idempotencyKey ?? "";
     return message;
   },
 };
 
 function createBaseInterruptRunResponse(): InterruptRunResponse {
-  return { interrupted: false };
+  return { interrupted: false, replayed: false };
 }
 
 export const InterruptRunResponse: MessageFns<InterruptRunResponse> = {
   encode(message: InterruptRunResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.interrupted !== false) {
       writer.uint32(8).bool(message.interrupted);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
     }
     return writer;
   },
@@ -1635,6 +1663,14 @@ export const InterruptRunResponse: MessageFns<InterruptRunResponse> = {
             message.interrupted = reader.bool();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1648,13 +1684,19 @@ export const InterruptRunResponse: MessageFns<InterruptRunResponse> = {
   },
 
   fromJSON(object: any): InterruptRunResponse {
-    return { interrupted: isSet(object.interrupted) ? globalThis.Boolean(object.interrupted) : false };
+    return {
+      interrupted: isSet(object.interrupted) ? globalThis.Boolean(object.interrupted) : false,
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
   },
 
   toJSON(message: InterruptRunResponse): unknown {
     const obj: any = {};
     if (message.interrupted !== false) {
       obj.interrupted = message.interrupted;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
     }
     return obj;
   },
@@ -1665,18 +1707,22 @@ export const InterruptRunResponse: MessageFns<InterruptRunResponse> = {
   fromPartial<I extends Exact<DeepPartial<InterruptRunResponse>, I>>(object: I): InterruptRunResponse {
     const message = createBaseInterruptRunResponse();
     message.interrupted = object.interrupted ?? false;
+    message.replayed = object.replayed ?? false;
     return message;
   },
 };
 
 function createBaseCancelRunRequest(): CancelRunRequest {
-  return { sessionId: "" };
+  return { sessionId: "", idempotencyKey: "" };
 }
 
 export const CancelRunRequest: MessageFns<CancelRunRequest> = {
   encode(message: CancelRunRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.sessionId !== "") {
       writer.uint32(10).string(message.sessionId);
+    }
+    if (message.idempotencyKey !== "") {
+      writer.uint32(18).string(message.idempotencyKey);
     }
     return writer;
   },
@@ -1702,6 +1748,14 @@ export const CancelRunRequest: MessageFns<CancelRunRequest> = {
             message.sessionId = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1721,6 +1775,11 @@ export const CancelRunRequest: MessageFns<CancelRunRequest> = {
         : isSet(object.session_id)
         ? globalThis.String(object.session_id)
         : "",
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : "",
     };
   },
 
@@ -1728,6 +1787,9 @@ export const CancelRunRequest: MessageFns<CancelRunRequest> = {
     const obj: any = {};
     if (message.sessionId !== "") {
       obj.sessionId = message.sessionId;
+    }
+    if (message.idempotencyKey !== "") {
+      obj.idempotencyKey = message.idempotencyKey;
     }
     return obj;
   },
@@ -1738,18 +1800,22 @@ export const CancelRunRequest: MessageFns<CancelRunRequest> = {
   fromPartial<I extends Exact<DeepPartial<CancelRunRequest>, I>>(object: I): CancelRunRequest {
     const message = createBaseCancelRunRequest();
     message.sessionId = object.sessionId ?? "";
+    message.idempotencyKey = object.idempotencyKey ?? "";
     return message;
   },
 };
 
 function createBaseCancelRunResponse(): CancelRunResponse {
-  return { canceled: false };
+  return { canceled: false, replayed: false };
 }
 
 export const CancelRunResponse: MessageFns<CancelRunResponse> = {
   encode(message: CancelRunResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.canceled !== false) {
       writer.uint32(8).bool(message.canceled);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
     }
     return writer;
   },
@@ -1775,6 +1841,14 @@ export const CancelRunResponse: MessageFns<CancelRunResponse> = {
             message.canceled = reader.bool();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1788,13 +1862,19 @@ export const CancelRunResponse: MessageFns<CancelRunResponse> = {
   },
 
   fromJSON(object: any): CancelRunResponse {
-    return { canceled: isSet(object.canceled) ? globalThis.Boolean(object.canceled) : false };
+    return {
+      canceled: isSet(object.canceled) ? globalThis.Boolean(object.canceled) : false,
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
   },
 
   toJSON(message: CancelRunResponse): unknown {
     const obj: any = {};
     if (message.canceled !== false) {
       obj.canceled = message.canceled;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
     }
     return obj;
   },
@@ -1805,6 +1885,7 @@ export const CancelRunResponse: MessageFns<CancelRunResponse> = {
   fromPartial<I extends Exact<DeepPartial<CancelRunResponse>, I>>(object: I): CancelRunResponse {
     const message = createBaseCancelRunResponse();
     message.canceled = object.canceled ?? false;
+    message.replayed = object.replayed ?? false;
     return message;
   },
 };
