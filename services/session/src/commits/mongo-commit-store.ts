@@ -1,6 +1,7 @@
 import { CommitStore, commitKey, type CommitDocument } from '@margay/log';
 import type { Collection, Filter, FindOptions } from 'mongodb';
 import { isDuplicateKey } from '../store/mongo-errors';
+import { WriteBatch } from '../store/write-batch';
 import { fromStored, numberOf, toStored, type StoredCommit } from './commit.mapper';
 
 interface SessionBound {
@@ -14,11 +15,14 @@ const PAGE = 200;
 
 /** The session log in the collection `commits`; see docs/protocol.md §1. */
 export class MongoCommitStore extends CommitStore {
+  private readonly marks: WriteBatch<StoredCommit>;
+
   constructor(
     private readonly commits: Collection<StoredCommit>,
     private readonly sessions: Collection<SessionBound>,
   ) {
     super();
+    this.marks = new WriteBatch(commits);
   }
 
   async createIndexes(): Promise<void> {
@@ -97,8 +101,8 @@ export class MongoCommitStore extends CommitStore {
     return (await found.toArray()).map(fromStored);
   }
 
-  async clearEffectsMark(id: string): Promise<void> {
-    await this.commits.updateOne({ _id: id }, { $unset: { effectsDueAt: 1 } });
+  clearEffectsMark(id: string): Promise<void> {
+    return this.marks.add(id, 0, { updateOne: { filter: { _id: id }, update: { $unset: { effectsDueAt: 1 } } } });
   }
 
   /** A mark that was cleared meanwhile stays cleared. */

@@ -1,6 +1,6 @@
 import type { Head, RunRowState } from '@margay/log';
 import type { Collection } from 'mongodb';
-import { project } from '../store/project';
+import { Projector } from '../store/project';
 
 /** Projection of one run: the queue that dispatch reads. */
 export interface RunRow {
@@ -32,7 +32,11 @@ const PAGES_MAX = 5;
 
 /** The collection `runs`. */
 export class RunRepository {
-  constructor(private readonly rows: Collection<RunRow>) {}
+  private readonly projector: Projector<RunRow>;
+
+  constructor(private readonly rows: Collection<RunRow>) {
+    this.projector = new Projector(rows);
+  }
 
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ pool: 1, state: 1, queuedAtMs: 1 }, { name: 'queue_v1' });
@@ -41,7 +45,7 @@ export class RunRepository {
 
   /** Guarded by the commit number like every projection. */
   project(row: RunRow): Promise<void> {
-    return project(this.rows, row);
+    return this.projector.project(row);
   }
 
   /** Oldest queued runs of a pool; also those of principals who stand behind somebody with a full page of them. */

@@ -1,6 +1,6 @@
 import { sessionState, type Head } from '@margay/log';
 import type { Collection, Filter } from 'mongodb';
-import { project } from '../store/project';
+import { Projector } from '../store/project';
 
 /** Projection of a session's head; a pure function of the log, restored from it at will. */
 export interface SessionRow {
@@ -31,7 +31,11 @@ export interface SessionQuery {
 
 /** The collection `sessions`. */
 export class SessionRepository {
-  constructor(private readonly rows: Collection<SessionRow>) {}
+  private readonly projector: Projector<SessionRow>;
+
+  constructor(private readonly rows: Collection<SessionRow>) {
+    this.projector = new Projector(rows);
+  }
 
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ tenantId: 1, createdTs: -1 }, { name: 'tenant_created_v1' });
@@ -40,7 +44,7 @@ export class SessionRepository {
 
   /** An older head never overwrites a newer one. */
   project(head: Head): Promise<void> {
-    return project(this.rows, rowOf(head));
+    return this.projector.project(rowOf(head));
   }
 
   /** Newest first; sessions that never had a run are hidden. */

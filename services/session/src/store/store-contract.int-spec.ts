@@ -3,7 +3,7 @@ import { GridFSBucket } from 'mongodb';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { LeaseRepository } from '../leases/lease.repository';
 import { RealStore, times } from '../spec/real-store';
-import { project } from './project';
+import { Projector } from './project';
 
 interface Row {
   _id: string;
@@ -74,16 +74,18 @@ describe('a projection', () => {
     for (const first of ['absent', 'present']) {
       if (first === 'present') await rows('projected').insertOne({ _id: first, tenantId: 't', c: 1 });
       await Promise.all(
-        times(50, (i) => project(bothRows('projected', i), { _id: first, tenantId: 't', c: i + 2, text: `${i + 2}` })),
+        times(50, (i) =>
+          new Projector(bothRows('projected', i)).project({ _id: first, tenantId: 't', c: i + 2, text: `${i + 2}` }),
+        ),
       );
       expect(await rows('projected').findOne({ _id: first })).toMatchObject({ c: 51, text: '51' });
     }
   });
 
   it('is never overwritten by an older state', async () => {
-    await project(rows('projected'), { _id: 'x', tenantId: 't', c: 5, text: 'new' });
-    await project(rows('projected'), { _id: 'x', tenantId: 't', c: 4, text: 'old' });
-    await project(rows('projected'), { _id: 'x', tenantId: 't', c: 5, text: 'same number' });
+    await new Projector(rows('projected')).project({ _id: 'x', tenantId: 't', c: 5, text: 'new' });
+    await new Projector(rows('projected')).project({ _id: 'x', tenantId: 't', c: 4, text: 'old' });
+    await new Projector(rows('projected')).project({ _id: 'x', tenantId: 't', c: 5, text: 'same number' });
     expect(await rows('projected').findOne({ _id: 'x' })).toMatchObject({ c: 5, text: 'new' });
   });
 });
@@ -118,9 +120,14 @@ describe('a lease', () => {
 });
 
 describe('a blob', () => {
-  beforeAll(() => blobs().createIndexes((name) => real.db.collection(name)));
+  // One bucket, as in the service: each new one looks after its indexes when it is first written to.
+  let bucket: GridFSBucket;
+  beforeAll(async () => {
+    bucket = new GridFSBucket(real.db);
+    await blobs().createIndexes((name) => real.db.collection(name));
+  });
 
-  const blobs = () => new MongoBlobStore(new GridFSBucket(real.db));
+  const blobs = () => new MongoBlobStore(bucket);
   const read = async (id: string, start: number, end?: number): Promise<string> => {
     const chunks: Buffer[] = [];
     for await (const chunk of blobs().read('t', id, start, end)) chunks.push(chunk);
