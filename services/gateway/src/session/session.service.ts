@@ -34,6 +34,8 @@ export class SessionService {
   async list({ call }: Caller, query: ListQuery): Promise<Answer> {
     const limit = query.limit === undefined ? undefined : Number(query.limit);
     const offset = Number(query.offset ?? 0);
+    // No limit is what zero means to a store.
+    if (limit === 0) return presentList({ summariesJson: [] }, { limit, offset });
     const found = await this.sessions.listSessions(
       {
         includeArchived: isTrue(query.include_archived),

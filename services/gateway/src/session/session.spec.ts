@@ -333,6 +333,7 @@ describe('session routes', () => {
       expect(lastRequest('listSessions')).toMatchObject({ projects: ['a', 'b'], pinned: false, includeArchived: true });
       await harness.get('/api/sessions?pinned=1&include_archived=0');
       expect(lastRequest('listSessions')).toMatchObject({ projects: [], pinned: true, includeArchived: false });
+      expect((await harness.get('/api/sessions?limit=0')).body).toEqual({ sessions: [], limit: 0, offset: 0 });
       expect((await harness.get('/api/sessions?limit=many')).body).toEqual({
         message: "Invalid input: 'limit' must be a whole number",
       });
