@@ -93,7 +93,7 @@ export class PlatformHarness {
       await mongo.close();
       await this.servers.stop();
     }
-    if (this.directory) await rm(this.directory, { recursive: true, force: true });
+    if (this.directory) await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
   }
 
   /** A session on a new workspace with these files. */
