@@ -9,8 +9,8 @@ import {
   type NatsBus,
 } from '@margay/platform';
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
-import type { GridFSBucket } from 'mongodb';
-import { mongo as driver } from 'mongoose';
+import { UnavailableError } from '@margay/errors';
+import { GridFSBucket } from 'mongodb';
 import { accessHandlers } from './access/access.grpc';
 import { AccessRepository } from './access/access.repository';
 import { AccessService } from './access/access.service';
@@ -68,22 +68,18 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const metrics = new SessionMetrics(management.registry);
     const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
 
-    const { connection } = this.mongo;
-    const collection = connection.collection.bind(connection);
-    const store = new MongoCommitStore(collection('commits') as never, collection('sessions') as never);
-    const blobs = new MongoBlobStore(new driver.GridFSBucket(connection.db as never) as unknown as GridFSBucket);
-    const sessionRows = new SessionRepository(collection('sessions') as never);
-    const runRows = new RunRepository(collection('runs') as never);
-    const runnerRows = new RunnerRepository(collection('runners') as never);
-    const leases = new LeaseRepository(collection('leases') as never, instance);
-    const accessRows = new AccessRepository(
-      collection('tenants') as never,
-      collection('members') as never,
-      collection('keys') as never,
-    );
-    const tags = new TagRepository(collection('tags') as never);
+    const { db } = this.mongo.connection;
+    if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
+    const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'));
+    const blobs = new MongoBlobStore(new GridFSBucket(db));
+    const sessionRows = new SessionRepository(db.collection('sessions'));
+    const runRows = new RunRepository(db.collection('runs'));
+    const runnerRows = new RunnerRepository(db.collection('runners'));
+    const leases = new LeaseRepository(db.collection('leases'), instance);
+    const accessRows = new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys'));
+    const tags = new TagRepository(db.collection('tags'));
     for (const owner of [store, sessionRows, runRows, accessRows]) await owner.createIndexes();
-    await blobs.createIndexes((name) => collection(name) as never);
+    await blobs.createIndexes((name) => db.collection(name));
 
     const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);

@@ -1,11 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { MongoClient, type Db } from 'mongodb';
 
-const OPTIONS = { writeConcern: { w: 'majority', journal: true }, readConcern: { level: 'majority' } } as const;
+// Jest has no dynamic imports, by which the driver would find the operating system's module itself.
+const OPTIONS = {
+  writeConcern: { w: 'majority', journal: true },
+  readConcern: { level: 'majority' },
+  runtimeAdapters: { os },
+} as const;
 
 /** A database of one spec file, reached by two clients, as two replicas reach theirs. */
 export class RealStore {
