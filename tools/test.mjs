@@ -64,7 +64,15 @@ async function runJest(name, args, env, directory) {
   progress(`running ${name} tests`);
   const outputFile = join(directory, `${name.replaceAll(' ', '-')}.json`);
   const code = await new Promise((resolve, reject) => {
-    const flags = ['--config', 'jest.config.js', '--passWithNoTests', '--forceExit', '--json', '--outputFile', outputFile];
+    const flags = [
+      '--config',
+      'jest.config.js',
+      '--passWithNoTests',
+      '--forceExit',
+      '--json',
+      '--outputFile',
+      outputFile,
+    ];
     // With --json jest prints its report to standard output too: only the file is wanted.
     const child = spawn(process.execPath, [jest, ...flags, ...args], {
       cwd: root,

@@ -40,7 +40,8 @@ export class SandboxdServer {
     this.server.addService(serviceOf(), {
       hello: this.unary<sandboxdPb.HelloRequest, sandboxdPb.HelloResponse>((_, grant) => sandbox.hello(grant)),
       execute: (call: Execution) => void this.execute(call),
-      calls: (stream: Calls) => serveCalls<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>(stream, (call) => this.call(call)),
+      calls: (stream: Calls) =>
+        serveCalls<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>(stream, (call) => this.call(call)),
       cancelCall: this.unary<sandboxdPb.CancelCallRequest, sandboxdPb.CancelCallResponse>((request, grant) =>
         sandbox.cancelCall(request, grant),
       ),
