@@ -36,7 +36,7 @@ export class Link<One extends SimProcess = SimProcess, Other extends SimProcess 
     const isLate = areFaultsOn && random.chance(0.005);
     const delayMs = random.between(0.1, 1) + (isLate ? random.between(10, 800) : 0);
     end.arrivesAtMs = Math.max(time.nowMs + delayMs, end.arrivesAtMs);
-    time.at(end.arrivesAtMs - time.nowMs, () =>
+    time.atTime(end.arrivesAtMs, () =>
       to.enter(end.life, () => {
         if (this.isOpen || this.isDrained) receive();
       }),

@@ -21,7 +21,12 @@ export class VirtualTime {
   private planned = 0;
 
   at(delayMs: number, run: () => void): Timer {
-    const event: Planned = { atMs: this.nowMs + Math.max(0, delayMs), order: this.planned++, run };
+    return this.atTime(this.nowMs + Math.max(0, delayMs), run);
+  }
+
+  /** At an absolute time: a sum of the present and a difference to it may be off by the last digit, and change an order. */
+  atTime(atMs: number, run: () => void): Timer {
+    const event: Planned = { atMs: Math.max(this.nowMs, atMs), order: this.planned++, run };
     this.push(event);
     return {
       cancel: () => {
