@@ -135,7 +135,7 @@ describe('run', () => {
     expect([code, out]).toEqual([0, `${[...gateway.sessions.keys()][0]}\n`]);
     expect(err).toContain('margay tail');
     const [create, query] = gateway.requests;
-    expect(create?.body).toEqual({ session_tag: 't', cwd: '/work/shop/sub', mode: 'plan', context: { model: 'm' } });
+    expect(create?.body).toEqual({ session_tag: 't', cwd: '/srv/shop/sub', mode: 'plan', context: { model: 'm' } });
     expect(query?.body).toEqual({ query: 'x', mode: 'plan', context: { model: 'm' } });
     expect(create?.headers['x-margay-surface']).toBe('cli');
     expect(create?.headers['x-margay-capabilities']).toBeUndefined();

@@ -19,7 +19,7 @@ export class FakeTerminal implements Terminal {
   readonly stdout: FakeOutput;
   readonly stderr: FakeOutput;
   readonly environment: Environment;
-  readonly folder = '/work/shop';
+  readonly folder = '/srv/shop';
   input = '';
   #interrupt: (() => void) | undefined;
 
