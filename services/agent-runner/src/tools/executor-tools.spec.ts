@@ -65,6 +65,13 @@ it('sends the same call again after a lost connection, and attaches', async () =
   expect(executor.cancelled).toEqual([]);
 });
 
+it('gives up a sandbox that does not start, in its words; nothing has run', async () => {
+  const broken = () => new UnavailableError('sandbox_start_failed', 'The sandbox ended at its start.');
+  const outcome = await execute([[broken()], [broken()], [broken()], [started(), finished('never asked for')]]);
+  expect(outcome).toMatchObject({ status: 'error', error: 'The sandbox ended at its start.' });
+  expect(executor.requests).toHaveLength(3);
+});
+
 it('stops the run where the sandbox has seen a later owner', async () => {
   const stale = errorOf('FAILED_PRECONDITION', 'stale_epoch', 'a later owner was here');
   expect(await execute([[stale]])).toMatchObject({ status: 'cancelled' });

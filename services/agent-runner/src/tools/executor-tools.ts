@@ -11,6 +11,10 @@ type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
 const RETRY_FIRST_MS = 50;
 const RETRY_MAX_MS = 2_000;
 const CANCEL_GRACE_MS = 1_000;
+/** Nobody serves a call for so long: it fails, and the run goes on. */
+const UNREACHABLE_MAX_MS = 600_000;
+/** A sandbox that does not start this often will not start by being asked again. */
+const STARTS_MAX = 3;
 const STATUSES = new Set(['ok', 'error', 'timed_out', 'killed', 'cancelled', 'unknown']);
 
 const CANCELLED: ToolOutcome = { status: 'cancelled', result: null, error: 'cancelled' };
@@ -67,6 +71,8 @@ export class ExecutorTools extends Tools {
     const { signal } = options;
     let delayMs = RETRY_FIRST_MS;
     const doubt: Doubt = { mayHaveRun: false };
+    const sinceMs = performance.now();
+    let failedStarts = 0;
     for (;;) {
       try {
         const outcome = await this.attempt(invocation, options, doubt);
@@ -74,6 +80,9 @@ export class ExecutorTools extends Tools {
       } catch (error) {
         const final = this.finalOutcome(error, invocation, signal, doubt);
         if (final) return final;
+        if (isFailedStart(error)) failedStarts += 1;
+        if (failedStarts >= STARTS_MAX || performance.now() - sinceMs > UNREACHABLE_MAX_MS)
+          return failed(invocation, doubt, (error as Error).message);
       }
       options.onWaiting?.();
       await sleep(delayMs * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
@@ -158,8 +167,14 @@ function isTransport({ code, reason }: MargayError): boolean {
   return code === 'CANCELLED' || (code === 'UNAVAILABLE' && reason !== 'sandbox_unavailable');
 }
 
+/** There was no sandbox in which anything could have run. */
+function isFailedStart(error: unknown): boolean {
+  return isMargayError(error) && error.reason === 'sandbox_start_failed';
+}
+
 /** Nobody knows how far the call came. */
 function leavesDoubt(error: unknown): boolean {
+  if (isFailedStart(error)) return false;
   return !isMargayError(error) || isTransport(error) || error.code === 'INTERNAL';
 }
 
