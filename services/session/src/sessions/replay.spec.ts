@@ -142,6 +142,14 @@ describe('a replay', () => {
     await expect(read()).rejects.toMatchObject({ code: 'UNAVAILABLE', reason: 'log_gap' });
   });
 
+  it('reads on where a range stopped short', async () => {
+    const whole = await read();
+    store.blindFrom = 2;
+    const reading = read();
+    setImmediate(() => (store.blindFrom = Infinity));
+    expect(await reading).toEqual(whole);
+  });
+
   it('is refused to others as if nothing was there', async () => {
     for (const other of [{ tenantId: 'other', role: 'owner' as const }, { principal: 'user:bob' }])
       await expect(read(undefined, { ...owner, ...other })).rejects.toMatchObject({ reason: 'session_not_found' });

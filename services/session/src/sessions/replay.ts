@@ -1,12 +1,16 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Principal, sessionsPb } from '@margay/contracts';
 import { UnavailableError } from '@margay/errors';
-import type { Head } from '@margay/log';
+import type { CommitDocument, Head } from '@margay/log';
 import { requireAccess } from '../access/access-rules';
 import type { SessionLog } from '../commits/session-log';
 import { commitMessage, stateMessage } from './session.mapper';
 
 const PAGE_COMMITS = 100;
 const PAGE_BYTES = 512 * 1024;
+/** How often a range that stopped short is read on without getting any further. */
+const GAP_ATTEMPTS = 6;
+const GAP_WAIT_MS = 20;
 
 /**
  * The commits of a session from a cursor on, in order. One replay uses one head, for its end and its cuts; the last
@@ -23,10 +27,8 @@ export async function* replay(
   const isWanted = frameFilter(request);
   let commits: sessionsPb.Commit[] = [];
   let bytes = 0;
-  let nextC = await firstNumber(log, head, request);
-  for await (const document of log.store.range(sessionId, nextC, head.c)) {
+  for await (const document of commitsUpTo(log, head, await firstNumber(log, head, request))) {
     const { c, frames } = commitMessage(document, head.cuts);
-    nextC = c + 1;
     const wanted = frames.filter(isWanted);
     if (wanted.length === 0) continue;
     commits.push({ c, frames: wanted });
@@ -36,10 +38,25 @@ export async function* replay(
     commits = [];
     bytes = 0;
   }
-  // Its end was seen, so all before it is stored: whoever gets the state must have got everything before it.
-  if (nextC <= head.c)
-    throw new UnavailableError('log_gap', `commit ${nextC} of session ${sessionId} could not be read; try again`);
   yield { commits, state: stateMessage(head) };
+}
+
+/**
+ * Every commit from a number up to the head's. Its end was seen, so all before it is stored: a range read while commits
+ * are being written may stop short, and is read on. Whoever gets the state must have got everything before it.
+ */
+async function* commitsUpTo(log: SessionLog, { sessionId, c: end }: Head, from: number): AsyncIterable<CommitDocument> {
+  let nextC = from;
+  for (let attempt = 0; nextC <= end; attempt++) {
+    if (attempt === GAP_ATTEMPTS)
+      throw new UnavailableError('log_gap', `commit ${nextC} of session ${sessionId} could not be read; try again`);
+    if (attempt > 0) await sleep(GAP_WAIT_MS);
+    for await (const document of log.store.range(sessionId, nextC, end)) {
+      nextC = document.c + 1;
+      attempt = 0;
+      yield document;
+    }
+  }
 }
 
 function frameFilter({ from }: sessionsPb.ReadCommitsRequest): (frame: sessionsPb.Frame) => boolean {
