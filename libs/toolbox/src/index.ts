@@ -18,3 +18,4 @@ export { killTree, listProcesses, type TreeRoot } from './shell/process-tree';
 export { ShellHost, type ShellHostOptions } from './shell/shell-host';
 export { DEFAULT_LIMITS, shellEnvironment, type ShellLimits } from './shell/spawn-shell';
 export { Toolbox, timeoutReason } from './toolbox';
+export { RandomIds, SystemClock } from './system-ports';

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { executorPb, runnersPb, ToolDescriptor } from '@margay/contracts';
 import { allowAll, runAgent, type Model, type RunOutcome, type RunStopped, type StopCause } from '@margay/engine';
 import { ATTRIBUTE, markFailed, runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import { RandomIds, SystemClock } from '@margay/toolbox';
 import { GrpcInbox } from '../journal/grpc-inbox';
 import { GrpcJournal, type OwnedRun } from '../journal/grpc-journal';
 import { ObservedJournal } from '../observe/observed-journal';
@@ -10,7 +11,6 @@ import { ObservedTools } from '../observe/observed-tools';
 import type { RunnerMetrics } from '../observe/runner-metrics';
 import { StepOverhead } from '../observe/step-overhead';
 import { ExecutorTools } from '../tools/executor-tools';
-import { SystemClock, SystemIds } from './system-clock';
 
 export interface HostedRunPorts {
   runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
@@ -112,7 +112,7 @@ export class HostedRun {
       inbox: this.inbox,
       approvals: allowAll,
       clock: new SystemClock(),
-      ids: new SystemIds(),
+      ids: new RandomIds(),
     }).finally(() => executorTools.close());
     if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver('drain');
     logger.info({ outcome: end.outcome }, 'the run has left this runner');

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Clock, Ids } from '@margay/engine';
 
+/** The clocks of this machine. */
 export class SystemClock extends Clock {
   nowMs(): number {
     return Date.now();
@@ -25,7 +26,8 @@ export class SystemClock extends Clock {
   }
 }
 
-export class SystemIds extends Ids {
+/** Randomness of this machine. */
+export class RandomIds extends Ids {
   hex(characters: number): string {
     return randomBytes(Math.ceil(characters / 2))
       .toString('hex')
