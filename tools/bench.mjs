@@ -1,7 +1,6 @@
 // `npm run bench -- NAME [options]`: measures this working tree. Without a name it lists what there is.
 import { parseArgs } from 'node:util';
-import { fileURLToPath } from 'node:url';
-import { prepare, SIGNALS } from './prepare.mjs';
+import { progress, runCommand, SIGNALS } from './prepare.mjs';
 
 const BENCHES = {
   steps: 'cost per agent step: raw client, engine in process, whole platform, and the store alone',
@@ -20,15 +19,7 @@ ${Object.entries(BENCHES)
   --profile  where the processes' CPU time goes, by module (steps, create)`;
 
 const LIMIT_MS = 15 * 60_000;
-const progress = (line) => process.stderr.write(`${line}\n`);
-
-try {
-  process.exitCode = (await prepare(fileURLToPath(import.meta.url), progress)) ?? (await main());
-} catch (error) {
-  progress(`error: ${error.stack ?? error.message}`);
-  process.exitCode = 1;
-}
-process.exit();
+await runCommand(import.meta.url, main);
 
 async function main() {
   const flag = { type: 'boolean', default: false };

@@ -27,6 +27,20 @@ export async function prepare(script, progress) {
   return undefined;
 }
 
+/** Progress goes to standard error. */
+export const progress = (line) => process.stderr.write(`${line}\n`);
+
+/** Runs the `main` of a command of this repository, prepared; its answer is the exit code, 1 after an error. */
+export async function runCommand(url, main) {
+  try {
+    process.exitCode = (await prepare(fileURLToPath(url), progress)) ?? (await main());
+  } catch (error) {
+    progress(`error: ${error.stack ?? error.message}`);
+    process.exitCode = 1;
+  }
+  process.exit();
+}
+
 /** Whether every package of the lockfile is there in its version; optional ones may be missing. */
 function isInstalled() {
   let installed;

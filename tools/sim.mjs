@@ -3,18 +3,9 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { prepare, root, SIGNALS } from './prepare.mjs';
+import { root, runCommand, SIGNALS } from './prepare.mjs';
 
-const progress = (line) => process.stderr.write(`${line}\n`);
-
-try {
-  process.exitCode = (await prepare(fileURLToPath(import.meta.url), progress)) ?? (await main());
-} catch (error) {
-  progress(`error: ${error.stack ?? error.message}`);
-  process.exitCode = 1;
-}
-process.exit();
+await runCommand(import.meta.url, main);
 
 async function main() {
   const directory = await mkdtemp(join(tmpdir(), 'margay-sim-'));
