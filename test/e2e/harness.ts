@@ -11,6 +11,8 @@ import {
   type OpenServers,
   type Platform,
   type PlatformMode,
+  type Replicas,
+  type StartPlatformOptions,
 } from '@margay/launcher';
 import { createLogger, grpcClient, KeyRing } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
@@ -22,7 +24,10 @@ const logger = createLogger({ service: 'e2e', level: 'off' });
 export interface HarnessOptions {
   mode: PlatformMode;
   runners?: number;
+  /** Several gateways, sessions or runners, in split mode. */
+  replicas?: Replicas;
   env?: NodeJS.ProcessEnv;
+  adapt?: StartPlatformOptions['adapt'];
 }
 
 /** A frame as it came over the wire. */
@@ -52,10 +57,12 @@ export class PlatformHarness {
   }
 
   async startPlatform(): Promise<void> {
-    const { mode, runners = 1, env } = this.options;
+    const { mode, runners = 1, replicas, env, adapt } = this.options;
     this.platform = await startPlatform({
       mode,
       runners,
+      ...(replicas && { replicas }),
+      ...(adapt && { adapt }),
       home: join(this.directory, 'home'),
       nats: this.servers.nats,
       store: this.servers.store,

@@ -34,6 +34,6 @@ export { startStore, type RunningStore, type StartStoreOptions } from './servers
 export { tryLock, withLock, type FileLock, type LockHolder } from './lock';
 export { ensureBootstrapKey, ensureServiceKeys } from './platform/keys';
 export { PlatformProcess } from './platform/platform-process';
-export { SERVICES, type PlatformMode, type ServiceName } from './platform/services';
+export { SERVICES, type PlatformMode, type Replicas, type ServiceName } from './platform/services';
 export { startPlatform, type Platform, type StartPlatformOptions } from './platform/start-platform';
 export { startCommandLine, type StartCommand } from './start/start';

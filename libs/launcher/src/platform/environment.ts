@@ -5,10 +5,12 @@ const GRPC_SERVICES = ['session', 'tool-executor', 'mcp-pool', 'ide-manager', 'c
 /** Services with collections of their own. */
 const STORE_SERVICES: ReadonlySet<ServiceName> = new Set(GRPC_SERVICES);
 
+type GrpcService = (typeof GRPC_SERVICES)[number];
+
 export interface PlatformAddresses {
-  gateway: string;
-  grpc: Record<(typeof GRPC_SERVICES)[number], string>;
-  /** Management address by process name. */
+  /** By process name; in combined mode all services of control have theirs. */
+  gateway: Record<string, string>;
+  grpc: Record<GrpcService, Record<string, string>>;
   management: Record<string, string>;
 }
 
@@ -17,11 +19,22 @@ export async function allocateAddresses(
   plan: readonly PlannedProcess[],
   gatewayPort?: number,
 ): Promise<PlatformAddresses> {
-  const ports = await freePorts(1 + GRPC_SERVICES.length + plan.length);
-  const next = () => `127.0.0.1:${ports.shift()}`;
-  const gateway = gatewayPort === undefined ? next() : `127.0.0.1:${gatewayPort}`;
-  const grpc = Object.fromEntries(GRPC_SERVICES.map((service) => [service, next()])) as PlatformAddresses['grpc'];
-  return { gateway, grpc, management: Object.fromEntries(plan.map(({ name }) => [name, next()])) };
+  const ports = await freePorts(plan.length + plan.reduce((sum, { services }) => sum + services.length, 0));
+  const allocate = (service?: ServiceName) => {
+    const hosts = plan.filter(({ services }) => service === undefined || services.includes(service));
+    return Object.fromEntries(hosts.map(({ name }) => [name, `127.0.0.1:${ports.shift()}`]));
+  };
+  const gateway = allocate('gateway');
+  const [first] = Object.keys(gateway);
+  if (gatewayPort !== undefined && first !== undefined) gateway[first] = `127.0.0.1:${gatewayPort}`;
+  const grpc = Object.fromEntries(GRPC_SERVICES.map((service) => [service, allocate(service)]));
+  return { gateway, grpc: grpc as PlatformAddresses['grpc'], management: allocate() };
+}
+
+/** What clients of a service dial: `host:port`, or all replicas in the form that gRPC spreads calls over. */
+export function targetOf(addresses: Record<string, string>): string {
+  const all = Object.values(addresses);
+  return all.length === 1 ? (all[0] as string) : `ipv4:${all.join(',')}`;
 }
 
 export interface PlatformFacts {
@@ -56,18 +69,18 @@ export function processEnvironment(
     MARGAY_STREAM_DRAIN_SECONDS: '0.5',
     MARGAY_SANDBOX_DRIVER: 'process',
     MARGAY_SANDBOXD_ENTRY: facts.sandboxdEntry,
-    MARGAY_GATEWAY_LISTEN: addresses.gateway,
+    MARGAY_GATEWAY_LISTEN: addresses.gateway[planned.name] ?? Object.values(addresses.gateway)[0],
     MARGAY_MANAGEMENT_LISTEN: addresses.management[planned.name],
-    ...grpcEnvironment(addresses),
+    ...grpcEnvironment(planned.name, addresses),
   };
 }
 
-function grpcEnvironment({ grpc }: PlatformAddresses): NodeJS.ProcessEnv {
+function grpcEnvironment(processName: string, { grpc }: PlatformAddresses): NodeJS.ProcessEnv {
   const entries = GRPC_SERVICES.flatMap((service) => {
     const name = `MARGAY_${service.toUpperCase().replaceAll('-', '_')}`;
     return [
-      [`${name}_LISTEN`, grpc[service]],
-      [`${name}_URL`, grpc[service]],
+      [`${name}_LISTEN`, grpc[service][processName]],
+      [`${name}_URL`, targetOf(grpc[service])],
     ];
   });
   return Object.fromEntries(entries);

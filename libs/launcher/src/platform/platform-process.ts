@@ -43,11 +43,11 @@ export class PlatformProcess {
     return this.current?.isRunning() ? this.current.pid : undefined;
   }
 
-  /** Resolves once the management endpoint says ready. */
-  async start(): Promise<void> {
+  /** Resolves once the management endpoint says ready; `env` is added for this life. */
+  async start(env: Readonly<NodeJS.ProcessEnv> = {}): Promise<void> {
     this.isStopping = false;
     const giveUp = new AbortController();
-    const done = this.launch(giveUp.signal);
+    const done = this.launch(giveUp.signal, env);
     this.starting = { done, giveUp };
     await done;
   }
@@ -65,9 +65,11 @@ export class PlatformProcess {
     await this.current?.stop(graceMs);
   }
 
-  private async launch(signal: AbortSignal): Promise<void> {
+  private async launch(signal: AbortSignal, env: Readonly<NodeJS.ProcessEnv>): Promise<void> {
     this.current = undefined;
-    this.current = await startProcess({ ...this.options.start, signal, onExit: (exit) => this.onExit(exit) });
+    const { start } = this.options;
+    const onExit = (exit: ProcessExit) => this.onExit(exit);
+    this.current = await startProcess({ ...start, env: { ...start.env, ...env }, signal, onExit });
   }
 
   private onExit(exit: ProcessExit): void {

@@ -7,12 +7,18 @@ import { startPlatform, type Platform, type StartPlatformOptions } from './start
 
 describe('planProcesses', () => {
   it('puts all but the runner into one process, and runners always into their own', () => {
-    expect(planProcesses('combined', 2)).toEqual([
+    expect(planProcesses('combined', { 'agent-runner': 2 })).toEqual([
       { name: 'control', services: ['gateway', 'session', 'tool-executor', 'mcp-pool', 'ide-manager', 'channel'] },
       { name: 'agent-runner', services: ['agent-runner'] },
       { name: 'agent-runner-2', services: ['agent-runner'] },
     ]);
-    expect(planProcesses('split', 1).map(({ name }) => name)).toHaveLength(7);
+    expect(planProcesses('split').map(({ name }) => name)).toHaveLength(7);
+  });
+
+  it('numbers the replicas of a service, which only split mode can have', () => {
+    const names = planProcesses('split', { gateway: 2, session: 3 }).map(({ name }) => name);
+    expect(names.slice(0, 5)).toEqual(['gateway', 'gateway-2', 'session', 'session-2', 'session-3']);
+    expect(() => planProcesses('combined', { session: 2 })).toThrow(/several session processes need the mode split/);
   });
 });
 
@@ -59,6 +65,26 @@ describe('startPlatform', () => {
     const { processes } = await start(FAKE_MARGAY, { mode: 'split' });
     expect(processes).toHaveLength(7);
     expect(new Set(processes.map((process) => process.pid)).size).toBe(7);
+  });
+
+  it('gives replicas addresses of their own, and their clients all of them', async () => {
+    const seen: Record<string, NodeJS.ProcessEnv> = {};
+    const adapt = async (name: string, env: NodeJS.ProcessEnv) => {
+      seen[name] = env;
+      return name === 'session-2' ? { MARGAY_MARK: 'adapted' } : {};
+    };
+    const replicas = { gateway: 2, session: 2 };
+    const running = await start(FAKE_MARGAY, { mode: 'split', replicas, adapt });
+    const listens = ['session', 'session-2'].map((name) => seen[name]?.['MARGAY_SESSION_LISTEN']);
+    expect(new Set(listens).size).toBe(2);
+    expect(seen['gateway-2']?.['MARGAY_SESSION_URL']).toBe(`ipv4:${listens.join(',')}`);
+    expect(running.serviceAddress('session')).toBe(`ipv4:${listens.join(',')}`);
+    expect(seen['agent-runner']?.['MARGAY_TOOL_EXECUTOR_URL']).toBe(running.serviceAddress('tool-executor'));
+    expect(running.gatewayUrls).toEqual(
+      ['gateway', 'gateway-2'].map((name) => `http://${seen[name]?.['MARGAY_GATEWAY_LISTEN']}`),
+    );
+    expect((await firstLine('session-2')).names).toContain('MARGAY_MARK');
+    expect((await firstLine('session')).names).not.toContain('MARGAY_MARK');
   });
 
   it('restarts one process at its old address and leaves the others alone', async () => {

@@ -4,10 +4,16 @@ import { NotFoundError } from '@margay/errors';
 import type { PidLedger } from '../processes/pid-ledger';
 import type { ProcessExit } from '../processes/supervised-process';
 import type { Progress } from '../progress';
-import { allocateAddresses, processEnvironment, type PlatformAddresses, type PlatformFacts } from './environment';
+import {
+  allocateAddresses,
+  processEnvironment,
+  targetOf,
+  type PlatformAddresses,
+  type PlatformFacts,
+} from './environment';
 import { ensureBootstrapKey, ensureServiceKeys } from './keys';
 import { PlatformProcess } from './platform-process';
-import { planProcesses, type PlannedProcess, type PlatformMode } from './services';
+import { planProcesses, type PlannedProcess, type PlatformMode, type Replicas } from './services';
 
 export interface StartPlatformOptions {
   /** Default combined. */
@@ -16,6 +22,8 @@ export interface StartPlatformOptions {
   home: string;
   /** Replicas of the agent-runner; default 1. */
   runners?: number;
+  /** Several processes of one service in split mode, named `session`, `session-2`, …; `runners` says the same for one. */
+  replicas?: Replicas;
   nats: { url: string };
   store: { url: string };
   /** `MARGAY_MONGODB_DATABASE`; default: the services' own. One per test file keeps suites apart on one server. */
@@ -26,6 +34,8 @@ export interface StartPlatformOptions {
   sandboxdEntry?: string;
   /** Added to the environment of every process. */
   env?: Readonly<NodeJS.ProcessEnv>;
+  /** Told the environment of each process before its first start; what it answers is added: e.g. another address to dial. */
+  adapt?: (name: string, env: Readonly<NodeJS.ProcessEnv>) => Promise<NodeJS.ProcessEnv>;
   /** Default: any free port. */
   gatewayPort?: number;
   /** Start crashed processes again; default false. */
@@ -39,30 +49,33 @@ export interface StartPlatformOptions {
 }
 
 export interface Platform {
+  /** Of the first gateway. */
   gatewayUrl: string;
+  /** Of all gateways, in the order of their names. */
+  gatewayUrls: readonly string[];
   apiKey: string;
   apiKeyFile: string;
   processes: readonly PlatformProcess[];
   /** The process of that name: `control`, `agent-runner`, `agent-runner-2`, or a service in split mode. */
   get(name: string): PlatformProcess;
-  /** `host:port` of the gRPC port of a service. */
+  /** What a gRPC client of a service dials: `host:port`, or `ipv4:a,b` with several replicas. */
   serviceAddress(service: keyof PlatformAddresses['grpc']): string;
   /** Management base URL of a process, e.g. for `/metrics`. */
   managementUrl(name: string): string;
-  /** Stops (if it runs) and starts one process at its old addresses; resolves when it is ready. */
-  restart(name: string): Promise<void>;
+  /** Stops (if it runs) and starts one process at its old addresses, `env` added for this life; resolves when it is ready. */
+  restart(name: string, env?: Readonly<NodeJS.ProcessEnv>): Promise<void>;
   /** Runners first, then the rest: SIGTERM, and SIGKILL after the grace (default 10 s). Idempotent. */
   stop(graceMs?: number): Promise<void>;
 }
 
 /** Brings the Margay processes up on this machine and waits until each is ready; a failed start leaves nothing running. */
 export async function startPlatform(options: StartPlatformOptions): Promise<Platform> {
-  const { mode = 'combined', runners = 1, gatewayPort } = options;
+  const { mode = 'combined', runners = 1, replicas, gatewayPort } = options;
   const facts = await prepareHome(options);
   const apiKey = await ensureBootstrapKey(facts.bootstrapKeyFile);
-  const plan = planProcesses(mode, runners);
+  const plan = planProcesses(mode, { 'agent-runner': runners, ...replicas });
   const addresses = await allocateAddresses(plan, gatewayPort);
-  const processes = plan.map((planned) => platformProcess(planned, options, facts, addresses));
+  const processes = await Promise.all(plan.map((planned) => platformProcess(planned, options, facts, addresses)));
   const platform = new LocalPlatform(processes, addresses, apiKey, facts.bootstrapKeyFile);
   const giveUp = () => void platform.stop();
   options.signal?.addEventListener('abort', giveUp, { once: true });
@@ -94,13 +107,15 @@ async function prepareHome(options: StartPlatformOptions): Promise<PlatformFacts
   };
 }
 
-function platformProcess(
+async function platformProcess(
   planned: PlannedProcess,
   options: StartPlatformOptions,
   facts: PlatformFacts,
   addresses: PlatformAddresses,
-): PlatformProcess {
-  const { entry, env, home, ledger, onExit, progress, readyTimeoutMs, respawn = false } = options;
+): Promise<PlatformProcess> {
+  const env = { ...processEnvironment(planned, facts, addresses), ...options.env };
+  const adapted = await options.adapt?.(planned.name, env);
+  const { entry, home, ledger, onExit, progress, readyTimeoutMs, respawn = false } = options;
   return new PlatformProcess({
     services: planned.services,
     respawn,
@@ -110,7 +125,7 @@ function platformProcess(
       name: planned.name,
       entry,
       args: ['--services', planned.services.join(',')],
-      env: { ...processEnvironment(planned, facts, addresses), ...env },
+      env: { ...env, ...adapted },
       readyUrl: `http://${addresses.management[planned.name]}/readyz`,
       logFile: join(home, 'logs', `${planned.name}.log`),
       ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
@@ -120,7 +135,7 @@ function platformProcess(
 }
 
 class LocalPlatform implements Platform {
-  readonly gatewayUrl: string;
+  readonly gatewayUrls: readonly string[];
 
   constructor(
     readonly processes: readonly PlatformProcess[],
@@ -128,7 +143,11 @@ class LocalPlatform implements Platform {
     readonly apiKey: string,
     readonly apiKeyFile: string,
   ) {
-    this.gatewayUrl = `http://${addresses.gateway}`;
+    this.gatewayUrls = Object.values(addresses.gateway).map((address) => `http://${address}`);
+  }
+
+  get gatewayUrl(): string {
+    return this.gatewayUrls[0] as string;
   }
 
   get(name: string): PlatformProcess {
@@ -139,16 +158,16 @@ class LocalPlatform implements Platform {
   }
 
   serviceAddress(service: keyof PlatformAddresses['grpc']): string {
-    return this.addresses.grpc[service];
+    return targetOf(this.addresses.grpc[service]);
   }
 
   managementUrl(name: string): string {
     return `http://${this.addresses.management[this.get(name).name]}`;
   }
 
-  async restart(name: string): Promise<void> {
+  async restart(name: string, env?: Readonly<NodeJS.ProcessEnv>): Promise<void> {
     await this.get(name).stop();
-    await this.get(name).start();
+    await this.get(name).start(env);
   }
 
   async stop(graceMs?: number): Promise<void> {
