@@ -25,6 +25,7 @@ export {
 export { mayAssert, systemPrincipal, type TokenKind } from './auth/entitlements';
 export { generateKeys, Trust } from './auth/key-files';
 export { KeyRing, type KeyRingOptions } from './auth/key-ring';
+export { type ConnectionAge } from './grpc/channel';
 export { GrpcServer, type GrpcServerOptions, type ServeOptions } from './grpc/grpc-server';
 export { startGrpcApplication, type GrpcApplicationOptions } from './grpc/grpc-application';
 export { traceparentOf } from './grpc/call-context';

@@ -1,3 +1,4 @@
+import type { ConnectionAge } from './grpc/channel';
 import type { Logger } from './logging/logger';
 import type { ManagementServer } from './management/management-server';
 import type { Telemetry } from './telemetry/telemetry';
@@ -7,6 +8,8 @@ export interface ServiceShared {
   logger: Logger;
   management: ManagementServer;
   telemetry?: Telemetry;
+  /** Of its gRPC servers. */
+  connectionAge?: ConnectionAge;
 }
 
 export interface RunningService {

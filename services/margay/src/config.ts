@@ -5,6 +5,11 @@ import { z } from 'zod';
 export const ProcessConfig = z.object({
   MARGAY_MANAGEMENT_LISTEN: z.string().regex(/:\d+$/).default('127.0.0.1:0').describe('host:port'),
   MARGAY_LOG_LEVEL: z.enum(LOG_LEVELS).default('info').describe(LOG_LEVELS.join(', ')),
+  MARGAY_GRPC_CONNECTION_AGE_SECONDS: z.coerce
+    .number()
+    .positive()
+    .default(300)
+    .describe('seconds after which clients are sent to connect anew'),
   MARGAY_SHUTDOWN_LIMIT_SECONDS: z.coerce.number().positive().default(20).describe('seconds'),
 });
 

@@ -29,6 +29,7 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
   const instance = randomBytes(8).toString('hex');
   const logger = createLogger({ level: config.MARGAY_LOG_LEVEL, instance, version, ...(write && { write }) });
   const management = new ManagementServer({ listen: config.MARGAY_MANAGEMENT_LISTEN, logger, version });
+  const connectionAge = { maxAgeMs: config.MARGAY_GRPC_CONNECTION_AGE_SECONDS * 1000 };
   const shutdown = new Shutdown({
     logger,
     limitMs: config.MARGAY_SHUTDOWN_LIMIT_SECONDS * 1000,
@@ -41,7 +42,7 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
     shutdown.add('management', () => management.close());
     for (const name of services) {
       const start = await loaderOf(name, options.starters)();
-      const service = await start(environment, { logger, management, telemetry });
+      const service = await start(environment, { logger, management, telemetry, connectionAge });
       shutdown.add(name, () => service.close());
     }
     management.setReady(true);

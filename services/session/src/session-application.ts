@@ -2,6 +2,7 @@ import { accessPb, executorPb, runnersPb, sessionsPb } from '@margay/contracts';
 import {
   GrpcServer,
   grpcClient,
+  type ConnectionAge,
   type KeyRing,
   type Logger,
   type ManagementServer,
@@ -48,6 +49,8 @@ export interface SessionContext {
   management: ManagementServer;
   /** Random per process start. */
   instance: string;
+  /** Of its gRPC server. */
+  connectionAge?: ConnectionAge;
 }
 
 const STORE_WAIT_MS = 60_000;
@@ -137,7 +140,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       void effects.apply(document);
       metrics.countEnded(document);
     });
-    const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger })
+    const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger, ...this.context.connectionAge })
       .add(
         sessionsPb.SessionsDefinition,
         storeHandlers(sessionsHandlers({ sessions, log, store, blobs, rows: sessionRows, projects, models })),

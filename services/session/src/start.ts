@@ -12,7 +12,9 @@ export async function startSession(environment: NodeJS.ProcessEnv, shared: Servi
   const bus = new NatsBus({ url: config.MARGAY_NATS_URL, name: 'session', logger });
   await bus.start();
   const instance = randomBytes(8).toString('hex');
-  const module = SessionModule.with({ config, keys, bus, logger, management: shared.management, instance });
+  const { management, connectionAge } = shared;
+  const context = { config, keys, bus, logger, management, instance, ...(connectionAge && { connectionAge }) };
+  const module = SessionModule.with(context);
   try {
     const options = { logger: nestLogger(logger), abortOnError: false };
     const application = await NestFactory.createApplicationContext(module, options);

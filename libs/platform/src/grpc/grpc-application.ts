@@ -28,7 +28,7 @@ export async function startGrpcApplication(options: GrpcApplicationOptions): Pro
     logger: nestLogger(logger),
     abortOnError: false,
   });
-  const server = new GrpcServer({ listen, keys, logger, registry: management.registry });
+  const server = new GrpcServer({ listen, keys, logger, registry: management.registry, ...shared.connectionAge });
   try {
     serve(server, application);
     await server.start();
