@@ -33,7 +33,7 @@ export { startNats, type RunningNats, type StartNatsOptions } from './servers/na
 export { startStore, type RunningStore, type StartStoreOptions } from './servers/store-server';
 export { tryLock, withLock, type FileLock, type LockHolder } from './lock';
 export { ensureBootstrapKey, ensureServiceKeys } from './platform/keys';
-export { PlatformProcess } from './platform/platform-process';
+export { PlatformProcess, type Life } from './platform/platform-process';
 export { SERVICES, type PlatformMode, type Replicas, type ServiceName } from './platform/services';
 export { startPlatform, type Platform, type StartPlatformOptions } from './platform/start-platform';
 export { startCommandLine, type StartCommand } from './start/start';

@@ -16,6 +16,14 @@ export interface PlatformProcessOptions {
   onExit?: (name: string, exit: ProcessExit) => void;
 }
 
+/** What is special about one life of a process. */
+export interface Life {
+  /** Added to its environment. */
+  env?: Readonly<NodeJS.ProcessEnv>;
+  /** `started`: its services are up, whether or not it says that it is ready. Default `ready`. */
+  until?: 'ready' | 'started';
+}
+
 /** One Margay process: the same name and addresses over restarts. */
 export class PlatformProcess {
   private current: SupervisedProcess | undefined;
@@ -43,11 +51,11 @@ export class PlatformProcess {
     return this.current?.isRunning() ? this.current.pid : undefined;
   }
 
-  /** Resolves once the management endpoint says ready; `env` is added for this life. */
-  async start(env: Readonly<NodeJS.ProcessEnv> = {}): Promise<void> {
+  /** Resolves once the management endpoint says ready. */
+  async start(life: Life = {}): Promise<void> {
     this.isStopping = false;
     const giveUp = new AbortController();
-    const done = this.launch(giveUp.signal, env);
+    const done = this.launch(giveUp.signal, life);
     this.starting = { done, giveUp };
     await done;
   }
@@ -65,11 +73,13 @@ export class PlatformProcess {
     await this.current?.stop(graceMs);
   }
 
-  private async launch(signal: AbortSignal, env: Readonly<NodeJS.ProcessEnv>): Promise<void> {
+  private async launch(signal: AbortSignal, { env, until }: Life): Promise<void> {
     this.current = undefined;
     const { start } = this.options;
     const onExit = (exit: ProcessExit) => this.onExit(exit);
-    this.current = await startProcess({ ...start, env: { ...start.env, ...env }, signal, onExit });
+    const readyUrl = until === 'started' ? start.readyUrl?.replace(/readyz$/, 'startupz') : start.readyUrl;
+    const own = { ...start, env: { ...start.env, ...env }, ...(readyUrl !== undefined && { readyUrl }) };
+    this.current = await startProcess({ ...own, signal, onExit });
   }
 
   private onExit(exit: ProcessExit): void {

@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FAKE_MARGAY, temporaryFolder } from '../fixtures.testing';
 import { findIdentity } from '../processes/process-identity';
+import type { Life } from './platform-process';
 import { planProcesses } from './services';
 import { startPlatform, type Platform, type StartPlatformOptions } from './start-platform';
 
@@ -98,6 +99,15 @@ describe('startPlatform', () => {
     expect((await fetch(`${managementUrl('agent-runner')}/readyz`)).status).toBe(200);
   });
 
+  it('gives one life of a process an environment of its own, and waits for what it is told', async () => {
+    const script = FAKE_MARGAY.replace("'/readyz'", "(process.env.MARGAY_MARK ? '/startupz' : '/readyz')");
+    const { restart } = bind(await start(script));
+    await restart('agent-runner', { env: { MARGAY_MARK: '1' }, until: 'started' });
+    await restart('agent-runner');
+    const lives = (await readFile(join(folder.path, 'home/logs/agent-runner.log'), 'utf8')).trim().split('\n');
+    expect(lives.map((line) => line.includes('MARGAY_MARK'))).toEqual([false, true, false]);
+  });
+
   it('starts a crashed process again when told to', async () => {
     const seen = Promise.withResolvers<string>();
     const { get } = bind(await start(FAKE_MARGAY, { respawn: true, progress: seen.resolve }));
@@ -139,7 +149,7 @@ function bind(platform: Platform) {
     processes: platform.processes,
     get: (name: string) => platform.get(name),
     managementUrl: (name: string) => platform.managementUrl(name),
-    restart: (name: string) => platform.restart(name),
+    restart: (name: string, life?: Life) => platform.restart(name, life),
     stop: () => platform.stop(),
   };
 }

@@ -12,7 +12,7 @@ import {
   type PlatformFacts,
 } from './environment';
 import { ensureBootstrapKey, ensureServiceKeys } from './keys';
-import { PlatformProcess } from './platform-process';
+import { PlatformProcess, type Life } from './platform-process';
 import { planProcesses, type PlannedProcess, type PlatformMode, type Replicas } from './services';
 
 export interface StartPlatformOptions {
@@ -62,8 +62,8 @@ export interface Platform {
   serviceAddress(service: keyof PlatformAddresses['grpc']): string;
   /** Management base URL of a process, e.g. for `/metrics`. */
   managementUrl(name: string): string;
-  /** Stops (if it runs) and starts one process at its old addresses, `env` added for this life; resolves when it is ready. */
-  restart(name: string, env?: Readonly<NodeJS.ProcessEnv>): Promise<void>;
+  /** Stops (if it runs) and starts one process at its old addresses; resolves when it is ready. */
+  restart(name: string, life?: Life): Promise<void>;
   /** Runners first, then the rest: SIGTERM, and SIGKILL after the grace (default 10 s). Idempotent. */
   stop(graceMs?: number): Promise<void>;
 }
@@ -165,9 +165,9 @@ class LocalPlatform implements Platform {
     return `http://${this.addresses.management[this.get(name).name]}`;
   }
 
-  async restart(name: string, env?: Readonly<NodeJS.ProcessEnv>): Promise<void> {
+  async restart(name: string, life?: Life): Promise<void> {
     await this.get(name).stop();
-    await this.get(name).start(env);
+    await this.get(name).start(life);
   }
 
   async stop(graceMs?: number): Promise<void> {
