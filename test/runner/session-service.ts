@@ -128,7 +128,7 @@ export class SessionService {
 
   async events(sessionId: string): Promise<StoredEvent[]> {
     const events: StoredEvent[] = [];
-    for await (const { commits } of this.sessions.readCommits({ sessionId, from: undefined }, { principal: OWNER }))
+    for await (const { commits } of this.sessions.readCommits({ sessionId, from: undefined, beforeTs: 0, last: 0, first: 0 }, { principal: OWNER }))
       for (const { frames } of commits) events.push(...frames.map(({ json }) => JSON.parse(json) as StoredEvent));
     return events;
   }

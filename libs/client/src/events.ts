@@ -45,6 +45,8 @@ const KNOWN: Record<StoredType | 'agent_message_delta', true> = {
   completion: true,
   title_update: true,
   recovery: true,
+  user_question: true,
+  user_question_answered: true,
   session_terminated: true,
   run_note: true,
   llm_call_start: true,

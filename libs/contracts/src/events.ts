@@ -34,6 +34,22 @@ export const EVENT_PAYLOADS = {
   }),
   title_update: open({ title: z.string() }),
   recovery: open({ action: z.string() }),
+  user_question: open({
+    call_id: z.string(),
+    /** Shown by whoever answers. */
+    call_token: z.string(),
+    questions: z.array(z.unknown()),
+    timeout_seconds: z.number().int().nullable(),
+    notes_placeholder: z.string().nullable(),
+  }),
+  user_question_answered: open({
+    call_id: z.string(),
+    outcome: z.string(),
+    answered_via: z.string().nullable(),
+    answers: z.array(z.unknown()).nullable(),
+    notes: z.string().nullable(),
+    delivery: z.string().nullable(),
+  }),
   session_terminated: open({ terminated_at: z.string(), cancelled_triggers: z.number().int() }),
   run_note: open({ text: z.string() }),
 
@@ -109,6 +125,7 @@ export const RUNNER_EVENT_TYPES: ReadonlySet<string> = new Set<EventType>([
   'tool_call',
   'permission',
   'tool_result',
+  'user_question',
   'sandbox_state',
   'recovery',
   'run_note',

@@ -22,6 +22,8 @@ export const ToolDescriptor = z.object({
   schema: z.record(z.string(), z.unknown()),
   operation: z.enum(['get', 'set']),
   effect: EffectClass,
+  /** `sandbox`: on the session's workspace; `outside`: elsewhere, e.g. by HTTP, where no sandbox needs to be there. */
+  placement: z.enum(['sandbox', 'outside']).default('sandbox'),
   /** May run beside other calls of the same step. */
   concurrency_safe: z.boolean().default(true),
   read_only: z.boolean().default(false),

@@ -3,7 +3,7 @@ export { createEngine, Engine } from './embed/engine';
 export type { DeltaEvent, EngineEvent, EngineOptions, RunOptions, RunResult } from './embed/engine-options';
 export { EngineSession } from './embed/engine-session';
 export { journalOn, type SessionLog } from './embed/journal-on';
-export { LogInbox } from './embed/log-inbox';
+export { LogInbox, toItem } from './embed/log-inbox';
 export { LogJournal, type LogJournalOptions } from './embed/log-journal';
 export { ManualClock } from './embed/manual-clock';
 export { memoryPorts, SequenceIds, type MemoryPorts } from './embed/memory-ports';
@@ -43,6 +43,7 @@ export {
   type WrongIncarnation,
 } from './ports';
 export { rootAgentId } from './state/agent-state';
+export { askUserQuestion, type AskedQuestions } from './tools/ask-user-question';
 export { canonicalIds, expandAliases, namesTool } from './tools/aliases';
 export {
   defineTool,

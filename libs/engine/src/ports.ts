@@ -1,5 +1,5 @@
 import type { EffectClass, EventInput, ToolDescriptor } from '@margay/contracts';
-import type { Completion, Head, LogRecord, OpenRecord } from '@margay/log';
+import type { Completion, Head, LogRecord, OpenRecord, QuestionOutcome } from '@margay/log';
 
 /** Time as the engine sees it. */
 export abstract class Clock {
@@ -186,23 +186,23 @@ export abstract class Tools {
   ): Promise<ToolOutcome | WrongIncarnation>;
 }
 
-export interface InboxItem {
-  n: number;
-  kind: 'steer' | 'interrupt';
-  text: string;
-}
+export type InboxItem =
+  | { n: number; kind: 'steer' | 'interrupt'; text: string }
+  /** A decision that a call waits for; `text` is its result. */
+  | { n: number; kind: 'answer'; text: string; callId: string; outcome: QuestionOutcome };
 
 /** Messages to the running agent and its orders to stop. */
 export abstract class Inbox {
   /** Items with numbers above `afterN`, ascending. */
   abstract since(afterN: number): InboxItem[];
-  /** Called at once for each new interrupt. @returns stops listening */
-  abstract onInterrupt(listener: () => void): () => void;
+  /** Called at once for each new item. @returns stops listening */
+  abstract onItem(listener: (item: InboxItem) => void): () => void;
   /** Aborted when the run was cancelled, fenced or is to be handed over; the reason is a RunStopped. */
   abstract readonly stop: AbortSignal;
 }
 
-export type StopCause = 'canceled' | 'fenced' | 'drained';
+/** `waiting`: the run was given back until somebody decides what it waits for. */
+export type StopCause = 'canceled' | 'fenced' | 'drained' | 'waiting';
 
 /** Reason of `Inbox.stop`, and what `runAgent` resolves with for it: whoever stopped the run writes what is to be written. */
 export class RunStopped extends Error {
@@ -218,6 +218,8 @@ export interface Progress {
   /** Inbox items up to this number are part of the conversation after these records. */
   consumedTo?: number;
   sandbox?: { incarnation: string };
+  /** Questions to a person that open with these events. */
+  questions?: { callId: string; timeoutSeconds: number | null }[];
 }
 
 /** A record of the log, its references resolved, with the number of its commit. */
@@ -244,6 +246,12 @@ export abstract class Journal {
    * @returns `inbox`: refused, since items came that the model has not seen: take another step
    */
   abstract finish(progress: Progress, closing: { text: string; completion: Completion }): Promise<'finished' | 'inbox'>;
+  /**
+   * Gives the run back until one of these questions is decided; its next owner goes on from the log.
+   * @param waiting.inboxEnd number of the newest inbox item that is known here
+   * @returns `changed`: refused, since one is decided already or an item came: it is in the inbox, or about to be
+   */
+  abstract wait(waiting: { for: string[]; inboxEnd: number }): Promise<'released' | 'changed'>;
   /** Ephemeral, never stored, lossy. `followsC` = the commit after which the fragment belongs. */
   abstract delta(delta: {
     agentId: string;

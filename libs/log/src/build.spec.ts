@@ -175,7 +175,7 @@ describe('effects', () => {
   });
 
   it('fence whoever drove a run that another takes over, also within one commit', () => {
-    const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'lost' };
+    const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'lease' };
     const fence = (epoch: number) => ({ kind: 'fence', runId: RUN_ID, epoch, kill: false });
     expect(folded(tipOf(running), [takeover]).effects).toContainEqual(fence(3));
     const claimed: Command = { ...claim, commitId: 'again', epoch: 3, owner: 'other' };

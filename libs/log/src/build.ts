@@ -32,12 +32,16 @@ export function bodyHash(command: Command): string {
 function requestOf(command: Command): object {
   switch (command.kind) {
     case 'accept':
-    case 'message': {
+    case 'message':
+    case 'recover': {
       const { traceparent: _trace, isolation: _isolation, options, ...run } = command.run;
       return { ...command, run: { ...run, options: { ...options, engineVersion: undefined } } };
     }
     case 'terminate':
+    case 'expire':
       return { kind: command.kind };
+    case 'answer':
+      return { ...command, late: undefined };
     case 'takeover':
     case 'release':
       return { ...command, cause: undefined };
@@ -123,7 +127,7 @@ function build(
 }
 
 /** The stored bytes of a public event. Field order is part of the contract: clients compare texts. */
-function frame(event: DecidedEvent['event'], runId: string | null, seq: number, ts: number): StoredFrame {
+export function frame(event: DecidedEvent['event'], runId: string | null, seq: number, ts: number): StoredFrame {
   const text = JSON.stringify({
     ts: isoMicros(ts),
     type: event.type,

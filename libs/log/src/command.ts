@@ -62,6 +62,39 @@ export interface TerminateCommand extends Identified {
   cancelledTriggers: number;
 }
 
+/** How a question ended. */
+export type QuestionOutcome = 'answered' | 'declined' | 'interrupted' | 'cancelled' | 'timed_out';
+
+/** A person answers a question of a run. */
+export interface AnswerCommand extends Identified {
+  kind: 'answer';
+  callId: string;
+  /** As the public event shows it. */
+  answers: unknown[];
+  notes: string | null;
+  /** How it came, e.g. `rest`. */
+  via: string;
+  /** What the model reads. */
+  text: string;
+  /** What a late answer opens, its text included: the run that asked has gone on or ended. Absent: none can be started. */
+  late?: RunRequest;
+}
+
+/** A question has waited for as long as it was to. */
+export interface ExpireCommand extends Identified {
+  kind: 'expire';
+  callId: string;
+}
+
+/** Runs the last turn again, or goes on after an end that was none. */
+export interface RecoverCommand extends Identified {
+  kind: 'recover';
+  action: 'retry' | 'continue';
+  /** `retry`: the user event to run again; it and all behind it is cut. */
+  from?: { seq: number; ts: number; runId: string };
+  run: RunRequest;
+}
+
 /** A runner takes the queued run. */
 export interface ClaimCommand extends Identified {
   kind: 'claim';
@@ -71,12 +104,29 @@ export interface ClaimCommand extends Identified {
   owner: string;
 }
 
+/** Why a run left its owner. The first four are losses: who killed it again and again is driven apart, then parked. */
+export type LeaveCause =
+  /** Its `Attach` stream closed and none was opened. */
+  | 'crash'
+  /** Its beat stands still. */
+  | 'lease'
+  /** The run failed there outside the engine, in a way that would not pass. */
+  | 'failed'
+  /** Its own process, apart from all others, is gone. */
+  | 'died'
+  /** Two successive beats do not list it. */
+  | 'unlisted'
+  /** A planned hand-over. */
+  | 'drain'
+  /** Something it needs was away for too long. */
+  | 'unavailable';
+
 /** The run goes back to the queue because its runner is lost. */
 export interface TakeoverCommand extends Identified {
   kind: 'takeover';
   runId: string;
   epoch: number;
-  cause: string;
+  cause: LeaveCause;
 }
 
 interface RunnerScoped extends Identified {
@@ -84,10 +134,12 @@ interface RunnerScoped extends Identified {
   epoch: number;
 }
 
-/** The runner gives the run back, e.g. because it is drained. */
+/** The runner gives the run back, e.g. because it is drained, or because nothing can proceed before somebody decides. */
 export interface ReleaseCommand extends RunnerScoped {
   kind: 'release';
-  cause: string;
+  cause: LeaveCause | 'waiting';
+  /** With the cause `waiting`. Refused as `changed` if any of it is decided, or messages came. */
+  waiting?: { for: string[]; inboxEnd: number };
 }
 
 /** Progress of a run. */
@@ -99,6 +151,8 @@ export interface StepCommand extends RunnerScoped {
   consumedTo?: number;
   /** The sandbox from which results count from here on. */
   sandbox?: { incarnation: string };
+  /** Questions whose `user_question` events are among `events`. */
+  questions?: { callId: string; timeoutSeconds: number | null }[];
 }
 
 export interface Completion {
@@ -137,6 +191,9 @@ export type Command =
   | InterruptCommand
   | CancelCommand
   | TerminateCommand
+  | AnswerCommand
+  | ExpireCommand
+  | RecoverCommand
   | ClaimCommand
   | TakeoverCommand
   | RunnerCommand;
@@ -156,6 +213,13 @@ export type RejectReason =
   | 'lost'
   /** The final commit came before all inbox items reached the model. */
   | 'inbox'
+  /** What a run wanted to wait for is decided, or messages came. */
+  | 'changed'
+  /** The question has its answer, or was declined. */
+  | 'question_decided'
+  | 'nothing_to_recover'
+  /** No more ranges of events can be cut. */
+  | 'cuts_exhausted'
   /** A command that would make the head too large. */
   | 'head_too_large'
   | 'invalid'

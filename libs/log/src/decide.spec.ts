@@ -1,6 +1,7 @@
 import { acceptCommand, createCommand, messageCommand } from '@margay/testing';
 import type { Command, Completion, RejectReason } from './command';
-import { decide, INTERRUPT_TEXT } from './decide';
+import { decide } from './decide';
+import { INTERRUPT_TEXT } from './decide-inbox';
 import { isRejected, type Accepted } from './decision';
 import { HEAD_MAX_BYTES, emptyHead, type Head } from './head';
 
@@ -26,9 +27,9 @@ const interrupt: Command = { kind: 'interrupt', commitId: 'interrupt' };
 const cancel: Command = { kind: 'cancel', commitId: 'cancel' };
 const terminate: Command = { kind: 'terminate', commitId: 'terminate', cancelledTriggers: 2 };
 const claim: Command = { kind: 'claim', commitId: 'claim', runId: RUN_ID, epoch: 1, owner: 'runner' };
-const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'lost' };
+const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'lease' };
 const owned = { runId: RUN_ID, epoch: 2 };
-const release: Command = { kind: 'release', commitId: 'release', ...owned, cause: 'drained' };
+const release: Command = { kind: 'release', commitId: 'release', ...owned, cause: 'drain' };
 const step: Command = { kind: 'step', commitId: 'step', ...owned, events: [], records: [] };
 const finish: Command = {
   kind: 'finish',

@@ -1,24 +1,21 @@
-import { isoMicros, type EventInput } from '@margay/contracts';
+import { isoMicros } from '@margay/contracts';
 import type {
   AcceptCommand,
   CancelCommand,
   Command,
   CreateCommand,
   InterruptCommand,
-  MessageCommand,
-  RunRequest,
   TerminateCommand,
 } from './command';
-import { claim, endRun, finish, ownRun, requeue, step, takeover, traceOf } from './decide-run';
-import { privateText, publicText, type SaidText } from './said-text';
+import { answer, expire, interrupt, steer } from './decide-inbox';
+import { recover } from './decide-recover';
+import { claim, endRun, finish, ownRun, release, step, takeover } from './decide-run';
+import { startRun } from './decide-start';
 import { ALL_DECIDE_RULES, isRejected, reject, type Accepted, type DecideRules, type Decision } from './decision';
-import type { Answer } from './document';
 import { HEAD_MAX_BYTES, type Head, type HeadRun } from './head';
 
-const TITLE_MAX_CHARS = 120;
 /** What a run may still add to a head: its owner, its sandbox, how it ended. That is never refused for its size. */
 const HEAD_RESERVE_BYTES = 2 * 1024;
-export const INTERRUPT_TEXT = '[Interrupted by user]';
 
 /**
  * What a command does to a session. Pure: the same head, command and time give the same decision on every replica.
@@ -47,21 +44,27 @@ function decideKind(head: Head, command: Command, ts: number, rules: DecideRules
     case 'accept':
       return accept(head, command, ts);
     case 'message':
-      return head.run ? steer(head, command) : startRun(head, command.run, ts);
+      return head.run ? steer(head, head.run, command.run, rules) : startRun(head, command.run, ts);
     case 'interrupt':
-      return interrupt(head, command);
+      return head.run ? interrupt(head, head.run, rules) : noActiveRun(head, command);
     case 'cancel':
       return cancel(head, command);
     case 'terminate':
       return terminate(head, command, ts);
+    case 'answer':
+      return answer(head, command, ts, rules);
+    case 'expire':
+      return expire(head, command, ts, rules);
+    case 'recover':
+      return recover(head, command, ts);
     case 'claim':
       return claim(head, command);
     case 'takeover':
-      return takeover(head, command);
+      return takeover(head, command, ts, rules);
     case 'release':
-      return ownRun(head, command, rules, (run) => requeue(head, run));
+      return ownRun(head, command, rules, (run) => release(head, run, command, ts, rules));
     case 'step':
-      return ownRun(head, command, rules, (run) => step(head, run, command));
+      return ownRun(head, command, rules, (run) => step(head, run, command, ts));
     case 'finish':
       return ownRun(head, command, rules, (run) => finish(head, run, command, rules));
   }
@@ -106,84 +109,6 @@ function create(head: Head, command: CreateCommand, ts: number): Decision {
 function accept(head: Head, command: AcceptCommand, ts: number): Decision {
   if (head.run) return reject('session_running', 'Session is already running.');
   return startRun(head, command.run, ts);
-}
-
-function startRun(head: Head, request: RunRequest, ts: number): Decision {
-  const no = head.runNo + 1;
-  const runId = `${head.sessionId}:r${no}`;
-  const context = { ...head.context, ...request.context };
-  const unbound = head.binding.project === null && head.binding.cwd === null;
-  const run: HeadRun = {
-    id: runId,
-    no,
-    state: 'queued',
-    owner: null,
-    pool: request.pool,
-    acceptedTs: ts,
-    principal: request.principal,
-    consumedTo: head.inboxEnd,
-    ...(request.traceparent === undefined ? {} : { traceparent: request.traceparent }),
-  };
-  const attachments = request.attachments.length > 0 ? { attachments: request.attachments } : {};
-  // The context event comes first, so `run_accepted` is the second of the three.
-  const acceptedAt = isoMicros(ts + 1);
-  const events: EventInput[] = [
-    { type: 'context', payload: request.context },
-    {
-      type: 'run_accepted',
-      payload: {
-        session_id: head.sessionId,
-        run_id: runId,
-        ts: acceptedAt,
-        ...(request.isolation === undefined ? {} : { sandbox: request.isolation }),
-        ...traceOf(run),
-      },
-    },
-    { type: 'user', payload: { ...publicText(request), ...attachments } },
-  ];
-  return {
-    head: {
-      ...head,
-      context,
-      binding: unbound ? request.binding : head.binding,
-      title: head.title ?? titleFrom(request.text),
-      runNo: no,
-      run,
-      epoch: head.epoch + 1,
-      sandbox: null,
-    },
-    events: events.map((event) => ({ event, runId })),
-    records: [
-      { kind: 'run', runId, options: request.options },
-      { kind: 'user', runId, text: privateText(request), attachments: request.attachments },
-    ],
-    answer: { session_id: head.sessionId, run_id: runId, steered: false },
-  };
-}
-
-function titleFrom(text: string): string | null {
-  const cut = text.trim().slice(0, TITLE_MAX_CHARS);
-  // A pair of surrogates may have been cut in two.
-  return cut.replace(/[\uD800-\uDBFF]$/, '') || null;
-}
-
-function steer(head: Head, command: MessageCommand): Decision {
-  return inboxItem(head, 'steer', command.run, { session_id: head.sessionId, steered: true });
-}
-
-function interrupt(head: Head, command: InterruptCommand): Decision {
-  if (!head.run) return noActiveRun(head, command);
-  return inboxItem(head, 'interrupt', { text: INTERRUPT_TEXT }, { session_id: head.sessionId, interrupted: true });
-}
-
-function inboxItem(head: Head, item: 'steer' | 'interrupt', said: SaidText, answer: Answer): Decision {
-  const n = head.inboxEnd + 1;
-  return {
-    head: { ...head, inboxEnd: n },
-    events: [{ event: { type: 'user_steer', payload: publicText(said) }, runId: head.run?.id ?? null }],
-    records: [{ kind: 'inbox', n, item, text: privateText(said) }],
-    answer,
-  };
 }
 
 function noActiveRun(head: Head, command: InterruptCommand | CancelCommand): Decision {

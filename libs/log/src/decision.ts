@@ -26,9 +26,21 @@ export interface DecideRules {
   epochEquality: boolean;
   /** The final commit demands that every inbox item has reached the model. */
   finishNeedsInbox: boolean;
+  /** A release into waiting demands that nothing it waits for is decided, and that no message came. */
+  waitingNeedsOpen: boolean;
+  /** A decision puts the run that waits back into the queue. */
+  decisionRequeues: boolean;
+  /** A run that kills its owners is parked in the end. */
+  poisonParks: boolean;
 }
 
-export const ALL_DECIDE_RULES: DecideRules = { epochEquality: true, finishNeedsInbox: true };
+export const ALL_DECIDE_RULES: DecideRules = {
+  epochEquality: true,
+  finishNeedsInbox: true,
+  waitingNeedsOpen: true,
+  decisionRequeues: true,
+  poisonParks: true,
+};
 
 export function isRejected(decision: Decision): decision is { reject: Rejection } {
   return 'reject' in decision;

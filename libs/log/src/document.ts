@@ -26,7 +26,9 @@ export type Effect =
   /** Project one run onto its queue row. */
   | { kind: 'run'; runId: string; state: RunRowState; epoch: number; owner: string | null }
   /** No call of a lower epoch may run in the session's sandbox from here on; `kill` ends what runs. */
-  | { kind: 'fence'; runId: string; epoch: number; kill: boolean };
+  | { kind: 'fence'; runId: string; epoch: number; kill: boolean }
+  /** Note where a question lies: its `user_question` event has this time. */
+  | { kind: 'question'; callId: string; ts: number };
 
 export type RunRowState = 'queued' | 'running' | 'waiting' | 'done';
 

@@ -11,6 +11,9 @@ export function effectsOf(before: Head, after: Head): Effect[] {
   effects.push(...runEffects(before, after));
   const fence = fenceEffect(before, after);
   if (fence) effects.push(fence);
+  const known = new Set(before.questions?.map(({ callId }) => callId));
+  for (const { callId, ts } of after.questions ?? [])
+    if (!known.has(callId)) effects.push({ kind: 'question', callId, ts });
   return effects;
 }
 
@@ -23,7 +26,8 @@ function projectedFieldsDiffer(before: Head, after: Head): boolean {
     before.terminated !== after.terminated ||
     before.lastRun !== after.lastRun ||
     before.run?.id !== after.run?.id ||
-    before.run?.state !== after.run?.state
+    before.run?.state !== after.run?.state ||
+    before.questions?.length !== after.questions?.length
   );
 }
 
@@ -33,7 +37,10 @@ function runEffects(before: Head, after: Head): Effect[] {
   // A run accepted and ended within one commit leaves no row to correct: it was never queued.
   const changed =
     after.run &&
-    (before.run?.id !== after.run.id || before.epoch !== after.epoch || before.run.state !== after.run.state);
+    (before.run?.id !== after.run.id ||
+      before.epoch !== after.epoch ||
+      before.run.state !== after.run.state ||
+      before.questions !== after.questions);
   if (after.run && changed) effects.push(row(after.run, after.run.state, after.epoch, after.run.owner));
   return effects;
 }
@@ -42,8 +49,13 @@ function row(run: HeadRun, state: RunRowState, epoch: number, owner: string | nu
   return { kind: 'run', runId: run.id, state, epoch, owner };
 }
 
-/** Whoever drove the run until now must not start further calls; also where the same commit gives it to another. */
+/**
+ * Whoever drove the run until now must not start further calls; also where the same commit gives it to another. What a
+ * run left running while it waited ends with it.
+ */
 function fenceEffect(before: Head, after: Head): Effect | undefined {
-  if (before.run?.state !== 'running' || before.epoch === after.epoch) return undefined;
-  return { kind: 'fence', runId: before.run.id, epoch: after.epoch, kill: after.run?.id !== before.run.id };
+  if (!before.run || before.epoch === after.epoch) return undefined;
+  const kill = after.run?.id !== before.run.id;
+  if (before.run.state !== 'running' && !kill) return undefined;
+  return { kind: 'fence', runId: before.run.id, epoch: after.epoch, kill };
 }

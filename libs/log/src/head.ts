@@ -1,6 +1,8 @@
 /** Completion of the last run, as far as states and lists need it. */
 export interface LastRun {
   id: string;
+  /** Microseconds since the epoch. */
+  acceptedTs?: number;
   done: boolean;
   doneReason: string;
   blockedCode?: string;
@@ -25,6 +27,32 @@ export interface HeadRun {
   consumedTo: number;
   /** W3C trace context of the request that started it. */
   traceparent?: string;
+  /** The present owner has stored something. */
+  hasProgress?: true;
+  /** What a run in state `waiting` waits for. */
+  waiting?: Waiting;
+  /** Owners that were lost; planned hand-overs don't count. */
+  losses?: { suspicious: number; lastTs: number };
+  /** It killed its owners, as it seems: it is driven in a process of its own. */
+  isolated?: true;
+}
+
+/** Why a run holds no runner: no agent of it can proceed before one of these is decided. */
+export interface Waiting {
+  kind: 'question';
+  /** Ids of what it waits for. */
+  for: string[];
+  /** Microseconds since the epoch. */
+  since: number;
+}
+
+/** A question to a person. */
+export interface HeadQuestion {
+  callId: string;
+  /** Time of its `user_question` event, which finds it; microseconds since the epoch. */
+  ts: number;
+  /** From then on it is timed out; null = never. */
+  expiresTs: number | null;
 }
 
 /**
@@ -58,14 +86,24 @@ export interface Head {
   lastRun: LastRun | null;
   /** Number of the newest inbox item. */
   inboxEnd: number;
+  /** Number of the newest inbox item that a person said; absent = none yet. */
+  saidEnd?: number;
   /** Sandbox the current run committed to. */
   sandbox: { incarnation: string } | null;
   terminated: { ts: number; cancelledTriggers: number } | null;
   /** Ranges of seq that readers skip, ascending and disjoint. */
   cuts: [from: number, to: number][];
+  /** Questions that the run waits for; absent = none. */
+  questions?: HeadQuestion[];
+  /** The last questions that ended without an answer: one that comes late opens a new turn. */
+  unanswered?: HeadQuestion[];
 }
 
 export const HEAD_MAX_BYTES = 8 * 1024;
+/** Ranges of cut events; a retry beyond them is refused. */
+export const CUTS_MAX = 128;
+export const OPEN_QUESTIONS_MAX = 16;
+export const UNANSWERED_MAX = 16;
 
 export function emptyHead(sessionId: string): Head {
   return {

@@ -4,14 +4,19 @@ export { canonicalJson, sha256Hex } from './canonical';
 export { LogClock } from './clock';
 export type {
   AcceptCommand,
+  AnswerCommand,
   CancelCommand,
   ClaimCommand,
   Command,
   Completion,
   CreateCommand,
+  ExpireCommand,
   FinishCommand,
   InterruptCommand,
+  LeaveCause,
   MessageCommand,
+  QuestionOutcome,
+  RecoverCommand,
   RejectReason,
   Rejection,
   ReleaseCommand,
@@ -22,7 +27,8 @@ export type {
   TerminateCommand,
 } from './command';
 export { CommitLoop, type CommitLoopOptions } from './commit-loop';
-export { INTERRUPT_TEXT, decide } from './decide';
+export { decide } from './decide';
+export { INTERRUPT_TEXT } from './decide-inbox';
 export { isRejected, type Accepted, type DecideRules, type Decision } from './decision';
 export {
   commitKey,
@@ -36,7 +42,8 @@ export {
   type Tip,
 } from './document';
 export { effectsOf } from './effects';
-export { HEAD_MAX_BYTES, emptyHead, type Head, type HeadRun, type LastRun } from './head';
+export { FORK_CUT_TEXT, ForkWriter, isHalfMade, type ForkPlan } from './fork';
+export { HEAD_MAX_BYTES, emptyHead, type Head, type HeadQuestion, type HeadRun, type LastRun } from './head';
 export { ALL_LOOP_RULES, type LoopRules } from './loop-rules';
 export { MemoryBlobStore } from './memory-blobs';
 export { MemoryCommitStore } from './memory-store';
@@ -49,3 +56,4 @@ export { packRecord, unpackRecord } from './references';
 export { sessionState, statusOf, titleOf } from './state';
 export { COMMIT_MAX_BYTES } from './size';
 export { CommitStore } from './store';
+export { LogCheck, verifyLog, type LogFault } from './verify';

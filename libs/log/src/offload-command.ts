@@ -1,6 +1,14 @@
 import type { EventInput } from '@margay/contracts';
 import type { BlobStore } from './blobs';
-import type { AcceptCommand, Completion, FinishCommand, MessageCommand, RunnerCommand, StepCommand } from './command';
+import type {
+  AcceptCommand,
+  Completion,
+  FinishCommand,
+  MessageCommand,
+  RecoverCommand,
+  RunnerCommand,
+  StepCommand,
+} from './command';
 import { blobOf, FIELD_MAX_CHARS, offload, preview, previewFields, type Put } from './offload';
 import type { SaidText } from './said-text';
 import { jsonBytes } from './size';
@@ -12,7 +20,7 @@ const TEXT_MAX_BYTES = 320 * 1024;
  * The same command with everything large in the blob store, so that it fits into a commit: what a person said or the
  * model answered keeps a preview in its event and is whole in the private record.
  */
-export async function offloadCommand<C extends AcceptCommand | MessageCommand | RunnerCommand>(
+export async function offloadCommand<C extends AcceptCommand | MessageCommand | RecoverCommand | RunnerCommand>(
   tenantId: string,
   command: C,
   blobs: BlobStore,
@@ -21,6 +29,7 @@ export async function offloadCommand<C extends AcceptCommand | MessageCommand | 
   switch (command.kind) {
     case 'accept':
     case 'message':
+    case 'recover':
       return { ...command, run: { ...command.run, ...(await shortText(command.run, put)) } };
     case 'step':
       return { ...command, ...(await offload(tenantId, command as StepCommand, blobs)) };

@@ -1,3 +1,5 @@
+import type { QuestionOutcome } from './command';
+
 /** Settings of a run, fixed at its acceptance. */
 export interface RunOptions {
   model: string;
@@ -24,6 +26,12 @@ export type LogRecord =
   | { kind: 'user'; runId: string; text: string; attachments: unknown[] }
   /** Something for the running agent, reaching the model at the next `consumed`. */
   | { kind: 'inbox'; n: number; item: 'steer' | 'interrupt'; text: string }
+  /** A decision that a call waits for; `text` is its result. */
+  | { kind: 'inbox'; n: number; item: 'answer'; callId: string; outcome: QuestionOutcome; text: string }
+  /** The call has asked a person. */
+  | { kind: 'question'; callId: string }
+  /** The run and all that followed it count no more: it is run again. */
+  | { kind: 'cut'; runId: string }
   /** Inbox items up to `to` are in the conversation from this point on. */
   | { kind: 'consumed'; to: number }
   | { kind: 'sandbox'; incarnation: string }
@@ -34,6 +42,8 @@ export const LOG_RECORD_KINDS: ReadonlySet<string> = new Set<LogRecord['kind']>(
   'run',
   'user',
   'inbox',
+  'question',
+  'cut',
   'consumed',
   'sandbox',
   'end',

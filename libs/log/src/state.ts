@@ -1,5 +1,5 @@
 import { isoMicros, type SessionState, type SessionStatus } from '@margay/contracts';
-import type { Head, LastRun } from './head';
+import type { Head, HeadQuestion, LastRun } from './head';
 
 const STATUS_BY_REASON: Record<string, SessionStatus> = {
   completed: 'completed',
@@ -47,9 +47,22 @@ export function sessionState(head: Head): SessionState {
     recoverable: !head.run && !head.terminated && status !== 'completed' && head.runNo > 0,
     terminated: head.terminated !== null,
     terminated_at: head.terminated ? isoMicros(head.terminated.ts) : null,
+    ...(head.questions ? { waiting: waitingFor(head.questions) } : {}),
     ...(last?.blockedCode ? { blocked_code: last.blockedCode } : {}),
     ...(last?.failureReason ? { failure_reason: last.failureReason } : {}),
     ...(last?.modelsTried ? { models_tried: last.modelsTried } : {}),
+  };
+}
+
+/** What a person is asked for; of several questions the oldest. */
+function waitingFor([oldest]: HeadQuestion[]): SessionState['waiting'] {
+  if (!oldest) return undefined;
+  const { callId, ts, expiresTs } = oldest;
+  return {
+    kind: 'question',
+    id: callId,
+    since: isoMicros(ts),
+    expires_at: expiresTs === null ? null : isoMicros(expiresTs),
   };
 }
 

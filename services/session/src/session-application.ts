@@ -35,6 +35,9 @@ import { SessionMetrics } from './metrics';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
 import { SandboxIsolation } from './projects/sandbox-isolation';
+import { QuestionRepository } from './questions/question.repository';
+import { QuestionsService } from './questions/questions.service';
+import { RecoveryService } from './sessions/recovery.service';
 import { SessionsService } from './sessions/sessions.service';
 import { sessionsHandlers } from './sessions/sessions.grpc';
 import { TagRepository } from './sessions/tag.repository';
@@ -81,6 +84,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const leases = new LeaseRepository(db.collection('leases'), instance);
     const accessRows = new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys'));
     const tags = new TagRepository(db.collection('tags'));
+    const questionRows = new QuestionRepository(db.collection('questions'));
     for (const owner of [store, sessionRows, runRows, accessRows]) await owner.createIndexes();
     await blobs.createIndexes((name) => db.collection(name));
 
@@ -92,7 +96,14 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
     const grants = new RunGrants(keys, projects);
-    const effects = new EffectsService({ store, sessions: sessionRows, runs: runRows, executor, logger });
+    const effects = new EffectsService({
+      store,
+      sessions: sessionRows,
+      runs: runRows,
+      questions: questionRows,
+      executor,
+      logger,
+    });
     const janitor = new Janitor(store, effects, leases, logger, {
       repaired: (count) => metrics.janitorRepairs.inc(count),
       lagged: (seconds) => metrics.effectsLag.set(seconds),
@@ -124,16 +135,17 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       [config.MARGAY_POOL],
     );
     const journals = new JournalRegistry(store, logger);
-    const sessions = new SessionsService({
+    const runPorts = {
       log,
-      effects,
-      tags,
       projects,
       models,
       isolation,
       pool: config.MARGAY_POOL,
       stepBudget: config.MARGAY_STEP_BUDGET,
-    });
+    };
+    const sessions = new SessionsService({ ...runPorts, effects, tags });
+    const recovery = new RecoveryService(runPorts);
+    const questions = new QuestionsService({ ...runPorts, questions: questionRows });
 
     log.onCommitted((document) => {
       publishCommit(bus, document);
@@ -143,7 +155,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger, ...this.context.connectionAge })
       .add(
         sessionsPb.SessionsDefinition,
-        storeHandlers(sessionsHandlers({ sessions, log, store, blobs, rows: sessionRows, projects, models })),
+        storeHandlers(sessionsHandlers({ sessions, recovery, questions, log, store, blobs, rows: sessionRows, projects, models })),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
       .add(

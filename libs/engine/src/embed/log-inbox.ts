@@ -6,7 +6,7 @@ type InboxRecord = Extract<LogRecord, { kind: 'inbox' }>;
 /** Messages to a run, found in the commits of its session. */
 export class LogInbox extends Inbox {
   private readonly items: InboxItem[] = [];
-  private readonly listeners = new Set<() => void>();
+  private readonly listeners = new Set<(item: InboxItem) => void>();
   private seenC: number;
   private end: number;
 
@@ -26,7 +26,7 @@ export class LogInbox extends Inbox {
     return this.items.filter(({ n }) => n > afterN);
   }
 
-  onInterrupt(listener: () => void): () => void {
+  onItem(listener: (item: InboxItem) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
@@ -65,10 +65,13 @@ export class LogInbox extends Inbox {
   private add(item: InboxItem): void {
     if (this.has(item.n)) return;
     this.items.push(item);
-    if (item.kind === 'interrupt') for (const listener of this.listeners) listener();
+    for (const listener of [...this.listeners]) listener(item);
   }
 }
 
-function toItem({ n, item, text }: InboxRecord): InboxItem {
-  return { n, kind: item, text };
+/** The item that a record of the log holds. */
+export function toItem(record: InboxRecord): InboxItem {
+  const { n, item, text } = record;
+  if (item !== 'answer') return { n, kind: item, text };
+  return { n, kind: item, text, callId: record.callId, outcome: record.outcome };
 }

@@ -61,7 +61,7 @@ async function make(): Promise<JournalHarness> {
       stop.abort(new RunStopped('canceled'));
     },
     takeOver: async () => {
-      const takeover = { kind: 'takeover' as const, commitId: id(), runId, epoch: 2, cause: 'test' };
+      const takeover = { kind: 'takeover' as const, commitId: id(), runId, epoch: 2, cause: 'drain' as const };
       const { head } = await submit(loop, SESSION, takeover);
       return (await own(head.epoch, new AbortController().signal)).journal;
     },

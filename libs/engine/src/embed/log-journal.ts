@@ -79,6 +79,14 @@ export class LogJournal extends Journal {
     throw refused(outcome.rejection);
   }
 
+  async wait(waiting: { for: string[]; inboxEnd: number }): Promise<'released' | 'changed'> {
+    const nothing = { events: [], records: [] };
+    const outcome = await this.submit(nothing, (scope) => ({ kind: 'release', ...scope, cause: 'waiting', waiting }));
+    if (outcome.ok) return 'released';
+    if (outcome.rejection.reason === 'changed') return 'changed';
+    throw refused(outcome.rejection);
+  }
+
   delta(delta: Delta): void {
     this.options.onDelta?.(delta);
   }

@@ -73,7 +73,7 @@ export class RunDriver {
     const commitId = (): string => this.options.ids.hex(COMMIT_ID_CHARS);
     let { epoch } = head;
     if (head.run?.state === 'running') {
-      const cause = 'resumed by another process';
+      const cause = 'drain';
       const taken = await loop.submit(sessionId, { kind: 'takeover', commitId: commitId(), runId, epoch, cause });
       if (!taken.ok) return undefined;
       epoch = taken.head.epoch;

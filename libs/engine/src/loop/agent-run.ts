@@ -4,6 +4,7 @@ import { promptPrefix, promptTail, type PromptFacts } from '../context/prompt';
 import type { EnginePorts, ModelMessage, ModelRequest, ModelTool } from '../ports';
 import { AgentState } from '../state/agent-state';
 import { toOpenRecord, type EngineRecord } from '../state/records';
+import { askUserQuestion } from '../tools/ask-user-question';
 import { ToolRegistry } from '../tools/registry';
 import { EventFactory } from './event-factory';
 import { DEFAULT_LIMITS, type RunLimits } from './limits';
@@ -53,7 +54,9 @@ export class AgentRun {
     );
     this.consumedTo = head.run?.consumedTo ?? head.inboxEnd;
     this.events = new EventFactory(state.run.agentId, this.depth);
-    this.stopListening = ports.inbox.onInterrupt(() => this.interrupt());
+    this.stopListening = ports.inbox.onItem(({ kind }) => {
+      if (kind === 'interrupt') this.interrupt();
+    });
   }
 
   /** Opens the journal and rebuilds the state that the log's records make up. */
@@ -61,7 +64,7 @@ export class AgentRun {
     const [{ head, records }, descriptors] = await Promise.all([ports.journal.open(), ports.tools.list()]);
     const state = new AgentState();
     for (const { record } of records) state.apply(record);
-    const tools = new ToolRegistry(descriptors, state.run.options);
+    const tools = new ToolRegistry([...descriptors, askUserQuestion], state.run.options);
     return new AgentRun(ports, head, state, tools, { ...DEFAULT_LIMITS, ...options.limits }, options);
   }
 

@@ -5,6 +5,7 @@ import type { AgentRun } from './agent-run';
 import type { Asked } from './ask-model';
 import { callId } from './call-ids';
 import { failureClosing, tryFinish, type Closing, type FinishedRun } from './closing';
+import { needsCommitment } from './execute';
 import { prepareCall } from './run-call';
 import { runCalls } from './run-calls';
 import { nothing, type Carried } from './writer';
@@ -71,8 +72,8 @@ async function callTools(run: AgentRun, step: number, asked: Answered): Promise<
     callId: callId(run.head.sessionId, run.head.epoch, step, index),
   }));
   const prepared = calls.map((call) => prepareCall(run, call, model));
-  const hasEffects = prepared.some(({ descriptor }) => descriptor && descriptor.effect !== 'pure');
-  const sandbox = hasEffects ? run.sandbox.fold() : undefined;
+  const needsSandbox = prepared.some(({ descriptor }) => descriptor && needsCommitment(descriptor));
+  const sandbox = needsSandbox ? run.sandbox.fold() : undefined;
   const commit = nothing();
   commit.events.push(callEnd(run, step, asked));
   if (answer.text.trim() !== '') commit.events.push(run.events.message(step, answer.text));
@@ -80,7 +81,7 @@ async function callTools(run: AgentRun, step: number, asked: Answered): Promise<
   const incarnation = run.sandbox.incarnation;
   run.record(commit, {
     ...assistant(run, step, model, answer.text, calls, answer.usage),
-    ...(hasEffects && incarnation !== undefined ? { incarnation } : {}),
+    ...(needsSandbox && incarnation !== undefined ? { incarnation } : {}),
   });
   const acked = run.writer.commit({ ...commit, ...(sandbox ? { sandbox } : {}) });
   const turn = run.state.openTurn;

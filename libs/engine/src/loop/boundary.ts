@@ -1,3 +1,5 @@
+import type { LogRecord } from '@margay/log';
+import type { InboxItem } from '../ports';
 import type { AgentRun } from './agent-run';
 import type { Carried } from './writer';
 
@@ -46,12 +48,19 @@ export function crossBoundary(
   return run.writer.commit({ ...carried, ...(consumedTo === undefined ? {} : { consumedTo }) });
 }
 
+/** The record by which the log holds an item. */
+function inboxRecord(item: InboxItem): LogRecord {
+  const { n, kind, text } = item;
+  if (kind !== 'answer') return { kind: 'inbox', n, item: kind, text };
+  return { kind: 'inbox', n, item: kind, text, callId: item.callId, outcome: item.outcome };
+}
+
 /** Puts the messages that came into the conversation. */
 function drainInbox(run: AgentRun): number | undefined {
   const items = run.ports.inbox.since(run.consumedTo);
   const last = items.at(-1);
   if (!last) return undefined;
-  for (const { n, kind, text } of items) run.state.apply({ kind: 'inbox', n, item: kind, text });
+  for (const item of items) run.state.apply(inboxRecord(item));
   run.state.apply({ kind: 'consumed', to: last.n });
   run.consumedTo = last.n;
   return last.n;

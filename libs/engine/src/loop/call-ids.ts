@@ -7,3 +7,8 @@ export function callId(sessionId: string, epoch: number, step: number, index: nu
 export function epochOfCall(id: string): number {
   return Number(id.split('.').at(-3));
 }
+
+/** Position of the call in its answer, from 0; NaN for ids of another form. */
+export function indexOfCall(id: string): number {
+  return Number(id.split('.').at(-1));
+}

@@ -18,7 +18,7 @@ export async function execute(
   invocation: ToolInvocation,
   descriptor: ToolDescriptor,
 ): Promise<ToolOutcome> {
-  if (invocation.effect === 'pure') return settled(await executeIn(run, invocation, descriptor, ''));
+  if (!needsCommitment(descriptor)) return settled(await executeIn(run, invocation, descriptor, ''));
   for (let tries = 0; tries < SANDBOXES_MAX; tries += 1) {
     const incarnation = await run.sandbox.beforeCall();
     if (mayHaveRunElsewhere(run, invocation, incarnation)) return UNKNOWN;
@@ -37,6 +37,11 @@ export async function execute(
     run.sandbox.observe(outcome.incarnation);
     return outcome.status === 'wrong_incarnation' ? failed('the sandbox was replaced; try again') : outcome;
   }
+}
+
+/** Calls outside a sandbox are guarded where they are made; pure ones may run anywhere. */
+export function needsCommitment({ effect, placement }: ToolDescriptor): boolean {
+  return effect !== 'pure' && placement === 'sandbox';
 }
 
 /**

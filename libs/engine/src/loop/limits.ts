@@ -8,8 +8,12 @@ export interface RunLimits {
   attempts: number;
   backoffBaseMs: number;
   backoffMaxMs: number;
+  /** Calls of one answer that are run; those beyond are refused. */
+  callsPerAnswer: number;
   /** Results that arrive within this share a commit. */
   groupMs: number;
+  /** How long a run waits for a person before it gives its runner back. */
+  waitGraceMs: number;
   /** How long a call may take to end after it was told to. */
   cancelGraceMs: number;
   /** Tokens the model takes; results are capped by a share of it. 0 = unknown. */
@@ -22,7 +26,9 @@ export const DEFAULT_LIMITS: RunLimits = {
   attempts: 2,
   backoffBaseMs: 1_000,
   backoffMaxMs: 60_000,
+  callsPerAnswer: 128,
   groupMs: 30,
+  waitGraceMs: 5_000,
   cancelGraceMs: 5_000,
   contextWindowTokens: 0,
 };

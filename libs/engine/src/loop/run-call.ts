@@ -2,14 +2,17 @@ import type { ToolDescriptor } from '@margay/contracts';
 import type { ToolInvocation, ToolOutcome } from '../ports';
 import { readKey } from '../state/read-cache';
 import type { RecordedCall, ToolRecord } from '../state/records';
+import { askUserQuestion } from '../tools/ask-user-question';
 import { prepareArguments, type PreparedArguments } from '../tools/arguments';
 import { parseModelJson } from '../tools/parse-json';
 import { failedResult, shapeResult, type ShapedResult } from '../tools/shape-result';
 import { timeoutSeconds } from '../tools/timeout';
 import type { AgentRun } from './agent-run';
+import { indexOfCall } from './call-ids';
 import type { CallFacts } from './event-factory';
+import { askPerson } from './ask-person';
 import { execute } from './execute';
-import { resultCap } from './limits';
+import { resultCap, type RunLimits } from './limits';
 import { messageOf } from './plain-text';
 
 const READ_TOOL = 'read_file';
@@ -33,9 +36,7 @@ export interface FinishedCall {
 /** The same for the same call whenever it is asked, also after a takeover. */
 export function prepareCall(run: AgentRun, call: RecordedCall, model: string): PreparedCall {
   const descriptor = run.tools.find(call.name);
-  const prepared: PreparedArguments = descriptor
-    ? prepareArguments(descriptor, call.argumentsText)
-    : { ok: false, error: 'Tool not available' };
+  const prepared = preparedArguments(run, call, descriptor);
   const input = prepared.ok ? prepared.args : rawInput(call.argumentsText);
   const operation = descriptor?.operation ?? 'set';
   return {
@@ -44,6 +45,22 @@ export function prepareCall(run: AgentRun, call: RecordedCall, model: string): P
     prepared,
     facts: { call, toolId: descriptor?.tool_id ?? call.name, operation, input, model },
   };
+}
+
+/** A model that went wild is told so, call by call, and nothing of that runs. */
+function isBeyondCap({ callsPerAnswer }: RunLimits, callId: string): boolean {
+  return indexOfCall(callId) >= callsPerAnswer;
+}
+
+function preparedArguments(
+  { limits }: AgentRun,
+  { callId, argumentsText }: RecordedCall,
+  descriptor: ToolDescriptor | undefined,
+): PreparedArguments {
+  const { callsPerAnswer } = limits;
+  if (isBeyondCap(limits, callId))
+    return { ok: false, error: `not run: one answer may make ${callsPerAnswer} calls; make the rest in the next one` };
+  return descriptor ? prepareArguments(descriptor, argumentsText) : { ok: false, error: 'Tool not available' };
 }
 
 /** Arguments that can't be used are shown as they came. */
@@ -67,14 +84,19 @@ export async function runCall(
     const durationMs = Math.round(run.ports.clock.monotonicMs() - startedMs);
     return { facts, result, durationMs, isDenied, record: { ...toolRecord(run, call, result), ...more } };
   };
-  if (!descriptor || !prepared.ok) return finish(failedResult(prepared.ok ? 'Tool not available' : prepared.error));
+  if (!prepared.ok) {
+    const refused = isBeyondCap(run.limits, call.callId) ? { isRefused: true as const } : {};
+    return finish(failedResult(prepared.error), refused);
+  }
+  if (!descriptor) return finish(failedResult('Tool not available'));
   if (descriptor.effect !== 'pure') await gate.acked;
   if (gate.isInterrupted())
     return finish(failedResult(`Tool '${descriptor.tool_id}' was not started: interrupted by the user`, 'cancelled'));
   const invocation = invoke(run, call, descriptor, prepared.args);
   const refusal = await askConsent(run, invocation, descriptor);
   if (refusal !== undefined) return finish(failedResult(`Permission denied: ${refusal}`), {}, true);
-  const outcome = await execute(run, invocation, descriptor);
+  const outcome =
+    descriptor === askUserQuestion ? await askPerson(run, invocation) : await execute(run, invocation, descriptor);
   const result = shapeResult(outcome, {
     descriptor,
     timeoutSeconds: invocation.timeoutMs / 1000,

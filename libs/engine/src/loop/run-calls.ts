@@ -1,6 +1,7 @@
 import { OVER } from '../abort';
 import type { Turn } from '../state/turn';
 import type { AgentRun } from './agent-run';
+import type { CallFacts } from './event-factory';
 import { prepareCall, runCall, type FinishedCall, type PreparedCall } from './run-call';
 import { nothing, type Carried } from './writer';
 
@@ -50,6 +51,7 @@ class ResultGroups {
   add({ facts, result, durationMs, isDenied, record }: FinishedCall): void {
     if (isDenied) this.carried.events.push(this.run.events.denied(facts));
     this.carried.events.push(this.run.events.toolResult(facts, result, durationMs));
+    if (result.outcome === 'unknown') this.carried.events.push(this.run.events.note(unknownNote(facts)));
     this.run.record(this.carried, record);
     if (!this.turn.isAnswered && !this.timer) void this.storeSoon();
   }
@@ -77,6 +79,11 @@ class ResultGroups {
     this.carried = nothing();
     void this.run.writer.commit(group);
   }
+}
+
+/** The person learns of it, too: nobody but they may be able to look. */
+function unknownNote({ call, toolId }: CallFacts): string {
+  return `It is unknown whether call ${call.callId} of '${toolId}' took effect. It was not repeated; look before you do.`;
 }
 
 function failureNote(failed: number, all: number): string {

@@ -70,6 +70,10 @@ export class AgentState {
   private promptText = '';
   /** What was said while calls were unanswered: it follows their results. */
   private held: ModelMessage[] = [];
+  /** Where the conversation stood when each run began. */
+  private readonly starts = new Map<string, number>();
+  /** Calls that have asked a person. */
+  private readonly asked = new Set<string>();
 
   apply(record: LogRecord | OpenRecord | EngineRecord): void {
     if (isEngineRecord(record)) this.applyOwn(record);
@@ -91,6 +95,11 @@ export class AgentState {
     return this.prompts.has(sha256);
   }
 
+  /** The call's question is stored. */
+  hasAsked(callId: string): boolean {
+    return this.asked.has(callId);
+  }
+
   /** The answer whose calls are under way. */
   get openTurn(): Turn | undefined {
     return this.turn;
@@ -102,6 +111,7 @@ export class AgentState {
         this.closeTurn();
         this.inbox.clear();
         this.promptText = '';
+        this.starts.set(record.runId, this.messages.length);
         this.current = new RunFacts(record.runId, rootAgentId(record.runId), record.options);
         return;
       case 'user':
@@ -112,6 +122,13 @@ export class AgentState {
         return;
       case 'consumed':
         this.consume(record.to);
+        return;
+      case 'question':
+        this.asked.add(record.callId);
+        return;
+      case 'cut':
+        this.closeTurn();
+        this.messages.splice(this.starts.get(record.runId) ?? 0);
         return;
       case 'sandbox':
         this.turn?.incarnations.add(record.incarnation);
@@ -152,7 +169,7 @@ export class AgentState {
   private addResult(record: ToolRecord): void {
     const { turn, run } = this;
     if (!turn?.add(record)) return;
-    run.guards.onResult(record.isError);
+    if (!record.isRefused) run.guards.onResult(record.isError);
     if (!record.isError) run.outputs = [...run.outputs, record.text].slice(-OUTPUTS_KEPT);
     if (record.changedFiles) run.reads.evict(record.changedFiles);
     if (record.read) {
@@ -176,6 +193,8 @@ export class AgentState {
     for (const [n, item] of [...this.inbox].sort(([a], [b]) => a - b)) {
       if (n > to) break;
       this.inbox.delete(n);
+      // The result of its call says it.
+      if (item.item === 'answer') continue;
       this.say({ role: 'user', text: item.item === 'interrupt' ? INTERRUPT_MARKER : item.text });
       this.current?.guards.reset();
     }

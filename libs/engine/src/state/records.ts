@@ -1,4 +1,4 @@
-import type { LogRecord, OpenRecord } from '@margay/log';
+import { LOG_RECORD_KINDS, type LogRecord, type OpenRecord } from '@margay/log';
 import type { FileVersion, ModelImage, ModelUsage } from '../ports';
 
 /** What an agent is told before everything else. Stored when a run's agent starts, its text only where it is new. */
@@ -42,6 +42,8 @@ export interface ToolRecord {
   /** Exactly what the model gets. */
   text: string;
   isError: boolean;
+  /** One call too many in its answer: says nothing of whether the run makes progress. */
+  isRefused?: true;
   images?: ModelImage[];
   /** A complete read: the model holds this version of what `key` names. */
   read?: { key: string; path: string; version: FileVersion };
@@ -75,15 +77,6 @@ export function isEngineRecord(record: LogRecord | OpenRecord | EngineRecord): r
   return ENGINE_KINDS.has(record.kind);
 }
 
-const LOG_KINDS: ReadonlySet<string> = new Set<LogRecord['kind']>([
-  'run',
-  'user',
-  'inbox',
-  'consumed',
-  'sandbox',
-  'end',
-]);
-
 export function isLogRecord(record: LogRecord | OpenRecord | EngineRecord): record is LogRecord {
-  return LOG_KINDS.has(record.kind);
+  return LOG_RECORD_KINDS.has(record.kind);
 }

@@ -111,7 +111,7 @@ const CASES: Record<string, (harness: JournalHarness) => Promise<void>> = {
   'calls back at once on an interrupt': async ({ journal, inbox, interrupt }) => {
     await journal.open();
     let interrupts = 0;
-    const stopListening = inbox.onInterrupt(() => (interrupts += 1));
+    const stopListening = inbox.onItem(({ kind }) => (interrupts += kind === 'interrupt' ? 1 : 0));
     await interrupt();
     await until(() => interrupts === 1);
     stopListening();

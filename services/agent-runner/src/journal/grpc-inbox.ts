@@ -3,7 +3,7 @@ import { Inbox, RunStopped, type InboxItem, type StopCause } from '@margay/engin
 /** Inbox of one run, fed by its Journal stream. */
 export class GrpcInbox extends Inbox {
   private readonly items: InboxItem[] = [];
-  private readonly listeners = new Set<() => void>();
+  private readonly listeners = new Set<(item: InboxItem) => void>();
   private readonly stopping = new AbortController();
   readonly stop: AbortSignal = this.stopping.signal;
 
@@ -11,19 +11,21 @@ export class GrpcInbox extends Inbox {
     return this.items.filter(({ n }) => n > afterN);
   }
 
-  onInterrupt(listener: () => void): () => void {
+  onItem(listener: (item: InboxItem) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
   /** Items in any order, some perhaps known already. */
   add(items: InboxItem[]): void {
+    const added: InboxItem[] = [];
     for (const item of items) {
       if (this.items.some(({ n }) => n === item.n)) continue;
       this.items.push(item);
-      if (item.kind === 'interrupt') for (const listener of [...this.listeners]) listener();
+      added.push(item);
     }
     this.items.sort((a, b) => a.n - b.n);
+    for (const item of added) for (const listener of [...this.listeners]) listener(item);
   }
 
   /** Whether all items with numbers above `afterN` up to `endN` are here: numbers have no holes. */

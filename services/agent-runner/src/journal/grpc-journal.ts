@@ -1,8 +1,16 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { runnersPb } from '@margay/contracts';
 import { InternalError, isMargayError } from '@margay/errors';
-import { Journal, RunStopped, type InboxItem, type JournalRecord, type OpenedRun, type Progress } from '@margay/engine';
-import type { Completion, Head, LogRecord } from '@margay/log';
+import {
+  Journal,
+  RunStopped,
+  toItem,
+  type InboxItem,
+  type JournalRecord,
+  type OpenedRun,
+  type Progress,
+} from '@margay/engine';
+import type { Completion, Head, LeaveCause, LogRecord, QuestionOutcome } from '@margay/log';
 import type { GrpcClient, Logger } from '@margay/platform';
 import { DeltaBuffer, type Delta } from './delta-buffer';
 import type { GrpcInbox } from './grpc-inbox';
@@ -86,8 +94,19 @@ export class GrpcJournal extends Journal {
     }
   }
 
+  async wait(waiting: { for: string[]; inboxEnd: number }): Promise<'released' | 'changed'> {
+    this.deltas.flush();
+    try {
+      await this.send({ kind: 'release', cause: 'waiting', waiting });
+      return 'released';
+    } catch (error) {
+      if (error instanceof RefusedCommit && error.reason === 'changed') return 'changed';
+      throw error;
+    }
+  }
+
   /** Gives the run back to the queue. Works after a stop for draining. */
-  async release(cause: string): Promise<void> {
+  async release(cause: LeaveCause): Promise<void> {
     await this.send({ kind: 'release', cause });
   }
 
@@ -244,7 +263,8 @@ export class GrpcJournal extends Journal {
   }
 }
 
-function inboxItem({ n, kind, text }: runnersPb.InboxItem): InboxItem {
+function inboxItem({ n, kind, text, callId, outcome }: runnersPb.InboxItem): InboxItem {
+  if (kind === 'answer') return { n, kind, text, callId, outcome: outcome as QuestionOutcome };
   if (kind !== 'steer' && kind !== 'interrupt')
     throw new InternalError('unknown_inbox_item', `inbox item ${n} is a ${kind}`);
   return { n, kind, text };
@@ -253,7 +273,7 @@ function inboxItem({ n, kind, text }: runnersPb.InboxItem): InboxItem {
 function unreadItems(records: JournalRecord[], consumedTo: number): InboxItem[] {
   return records.flatMap(({ record }) => {
     if (record.kind !== 'inbox') return [];
-    const { n, item, text } = record as LogRecord & { kind: 'inbox' };
-    return n > consumedTo ? [{ n, kind: item, text }] : [];
+    const item = toItem(record as LogRecord & { kind: 'inbox' });
+    return item.n > consumedTo ? [item] : [];
   });
 }

@@ -26,6 +26,10 @@ export class ObservedJournal extends Journal {
     return this.journal.finish(progress, closing);
   }
 
+  wait(waiting: Parameters<Journal['wait']>[0]): Promise<'released' | 'changed'> {
+    return this.journal.wait(waiting);
+  }
+
   delta(delta: Delta): void {
     this.journal.delta(delta);
   }

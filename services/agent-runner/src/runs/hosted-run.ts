@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { executorPb, runnersPb, ToolDescriptor } from '@margay/contracts';
 import { allowAll, runAgent, type Model, type RunOutcome, type RunStopped, type StopCause } from '@margay/engine';
 import { ATTRIBUTE, markFailed, runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import type { LeaveCause } from '@margay/log';
 import { RandomIds, SystemClock } from '@margay/toolbox';
 import { GrpcInbox } from '../journal/grpc-inbox';
 import { GrpcJournal, type OwnedRun } from '../journal/grpc-journal';
@@ -130,7 +131,7 @@ export class HostedRun {
     });
   }
 
-  private async handOver(cause: string): Promise<void> {
+  private async handOver(cause: LeaveCause): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, RELEASE_MS);

@@ -118,7 +118,7 @@ export class ScriptedSession {
 
   /** Gives the run to another owner. */
   async takeOver({ sessionId, runId, epoch }: runnersPb.Assign): Promise<runnersPb.Assign> {
-    const command = { kind: 'takeover' as const, commitId: this.id(), runId, epoch, cause: 'test' };
+    const command = { kind: 'takeover' as const, commitId: this.id(), runId, epoch, cause: 'lease' as const };
     return this.claim((await this.submit(sessionId, command)).head);
   }
 

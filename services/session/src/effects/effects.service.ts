@@ -3,6 +3,7 @@ import type { CommitDocument, Effect } from '@margay/log';
 import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import { rowOfRun, type RunRepository } from '../dispatch/run.repository';
+import type { QuestionRepository } from '../questions/question.repository';
 import type { SessionRepository } from './session.repository';
 
 /** How long the fence of a sandbox may take before it is left to the janitor. */
@@ -13,6 +14,7 @@ export interface EffectsPorts {
   store: MongoCommitStore;
   sessions: SessionRepository;
   runs: RunRepository;
+  questions: QuestionRepository;
   executor: GrpcClient<typeof executorPb.ExecutorDefinition>;
   logger: Logger;
 }
@@ -68,6 +70,8 @@ export class EffectsService {
         return this.ports.runs.project(rowOfRun(document.head, effect.runId, effect.epoch));
       case 'fence':
         return this.fence(document, effect);
+      case 'question':
+        return this.ports.questions.add(document, effect);
     }
   }
 

@@ -22,7 +22,13 @@ export async function inboxItemsOf(document: CommitDocument, blobs: BlobStore): 
   const records = (await recordsOf(document, blobs)).map((text) => JSON.parse(text) as Record<string, unknown>);
   return records
     .filter(({ kind }) => kind === 'inbox')
-    .map(({ n, item, text }) => ({ n: Number(n), kind: String(item), text: String(text) }));
+    .map(({ n, item, text, callId = '', outcome = '' }) => ({
+      n: Number(n),
+      kind: String(item),
+      text: String(text),
+      callId: String(callId),
+      outcome: String(outcome),
+    }));
 }
 
 /** Records on their way to a runner, grouped into messages. */

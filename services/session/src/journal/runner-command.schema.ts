@@ -1,4 +1,5 @@
 import { EVENT_PAYLOADS, RUNNER_EVENT_TYPES, isEventType, type EventInput } from '@margay/contracts';
+import { LOG_RECORD_KINDS } from '@margay/log';
 import { z } from 'zod';
 
 const RunnerEvent = z
@@ -18,9 +19,8 @@ const RunnerEvent = z
   });
 
 /** Kinds that only the log itself writes: a runner can't forge what a person said or how a run ended. */
-const LOG_KINDS = new Set(['run', 'user', 'inbox', 'consumed', 'sandbox', 'end']);
 const OpenRecord = z.looseObject({
-  kind: z.string().refine((kind) => !LOG_KINDS.has(kind), 'is a kind of the log itself'),
+  kind: z.string().refine((kind) => !LOG_RECORD_KINDS.has(kind), 'is a kind of the log itself'),
 });
 
 const progress = {
@@ -29,12 +29,23 @@ const progress = {
   consumedTo: z.number().int().min(0).optional(),
 };
 
+const Question = z.object({ callId: z.string().min(1), timeoutSeconds: z.number().int().min(1).nullable() });
 const Completion = z.looseObject({ done: z.boolean(), done_reason: z.string().min(1) });
 
 /** What a runner sends over its Journal; run and epoch come from the stream, not from the message. */
 export const RunnerMessage = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('step'), ...progress, sandbox: z.object({ incarnation: z.string().min(1) }).optional() }),
+  z.object({
+    kind: z.literal('step'),
+    ...progress,
+    sandbox: z.object({ incarnation: z.string().min(1) }).optional(),
+    questions: z.array(Question).optional(),
+  }),
   z.object({ kind: z.literal('finish'), ...progress, text: z.string(), completion: Completion }),
-  z.object({ kind: z.literal('release'), cause: z.string() }),
+  z.object({
+    kind: z.literal('release'),
+    /** A runner can't say of itself that it is lost. */
+    cause: z.enum(['drain', 'failed', 'unavailable', 'waiting']),
+    waiting: z.object({ for: z.array(z.string()).min(1), inboxEnd: z.number().int().min(0) }).optional(),
+  }),
 ]);
 export type RunnerMessage = z.infer<typeof RunnerMessage>;

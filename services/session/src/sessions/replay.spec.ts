@@ -16,10 +16,12 @@ const owner: Principal = { v: 1, iss: 'gateway', tenantId: 'tenant', principal: 
 class WatchedStore extends MemoryCommitStore {
   blindFrom = Infinity;
   reads = 0;
+  documents = 0;
 
   override async *range(sessionId: string, from: number, to = Infinity) {
     for await (const document of super.range(sessionId, from, to)) {
       if (document.c >= this.blindFrom) return;
+      this.documents += 1;
       yield document;
     }
   }
@@ -46,9 +48,15 @@ async function submit(command: Command): Promise<void> {
   if (!outcome.ok) throw new Error(outcome.rejection.message);
 }
 
-async function read(from: sessionsPb.ReadCommitsRequest['from'] = undefined, principal = owner) {
+type Request = sessionsPb.ReadCommitsRequest;
+const request = (part: Partial<Request> = {}): Request => ({
+  ...{ sessionId: SESSION, from: undefined, beforeTs: 0, last: 0, first: 0 },
+  ...part,
+});
+
+async function read(from: Request['from'] = undefined, principal = owner, part: Partial<Request> = {}) {
   const messages: sessionsPb.ReadCommitsResponse[] = [];
-  for await (const message of replay(log, principal, { sessionId: SESSION, from })) messages.push(message);
+  for await (const message of replay(log, principal, request({ from, ...part }))) messages.push(message);
   const frames = messages.flatMap(({ commits }) => commits.flatMap((commit) => commit.frames));
   return { messages, frames, seqs: frames.map(({ seq }) => seq), state: messages.at(-1)?.state };
 }
@@ -100,7 +108,7 @@ describe('a replay', () => {
   it('comes in pages bounded by number and by size, all of one head', async () => {
     for (let i = 0; i < 250; i++) await submit(messageCommand(`${i} ${i < 20 ? 'x'.repeat(90_000) : ''}`));
     const pages: sessionsPb.ReadCommitsResponse[] = [];
-    for await (const page of replay(log, owner, { sessionId: SESSION, from: undefined })) {
+    for await (const page of replay(log, owner, request())) {
       pages.push(page);
       // What comes in while it reads belongs to the next one.
       if (pages.length === 1) await submit(messageCommand('meanwhile'));
@@ -112,6 +120,37 @@ describe('a replay', () => {
     expect(text).toContain('249 ');
     expect(text).not.toContain('meanwhile');
     expect(pages.at(-1)?.state).toMatchObject({ c: 253 });
+  });
+
+  it('ends before a time, the event of exactly that time left out', async () => {
+    const { frames } = await read();
+    for (const [index, { ts }] of frames.entries()) {
+      expect((await read(undefined, owner, { beforeTs: ts })).seqs).toEqual([1, 2, 3, 4, 5].slice(0, index));
+      const { seqs, state } = await read(undefined, owner, { beforeTs: ts + 1 });
+      expect(seqs).toEqual([1, 2, 3, 4, 5].slice(0, index + 1));
+      expect(state).toMatchObject({ c: 3 });
+    }
+  });
+
+  it('gives the first or the last events of any range, the last ones without reading what lies before', async () => {
+    for (let i = 0; i < 300; i++) {
+      if (i % 3 === 0) await submit(messageCommand(`m${i}`));
+      else await submit({ kind: 'step', commitId: `s${i}`, runId: RUN, epoch: 2, events: [], records: [] });
+    }
+    const { frames, seqs: whole } = await read();
+    for (const count of [1, 2, 7, 40, 99, whole.length, 1_000]) {
+      for (const at of [0, 3, 50, whole.length - 1]) {
+        const beforeTs = frames[at]?.ts ?? 0;
+        const backwards = await read(undefined, owner, { beforeTs, last: count });
+        expect(backwards.seqs).toEqual(whole.slice(0, at).slice(-count));
+        const from = { $case: 'atOrAfterTs' as const, value: beforeTs + 1 };
+        expect((await read(from, owner, { first: count })).seqs).toEqual(whole.slice(at + 1).slice(0, count));
+        expect((await read(from, owner, { last: count })).seqs).toEqual(whole.slice(at + 1).slice(-count));
+      }
+      store.documents = 0;
+      expect((await read(undefined, owner, { last: count })).seqs).toEqual(whole.slice(-count));
+      expect(store.documents).toBeLessThan(3 * count + 128);
+    }
   });
 
   it('skips what the head cuts out', async () => {
@@ -135,6 +174,8 @@ describe('a replay', () => {
     await store.insert(next);
     expect((await read()).seqs).toEqual([1, 4, 6]);
     expect((await read({ $case: 'afterSeq', value: 4 })).seqs).toEqual([6]);
+    expect((await read(undefined, owner, { last: 2 })).seqs).toEqual([4, 6]);
+    expect((await read(undefined, owner, { first: 2 })).seqs).toEqual([1, 4]);
   });
 
   it('never gives an end without everything before it', async () => {

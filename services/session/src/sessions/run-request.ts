@@ -121,3 +121,22 @@ export function textOf(value: unknown): string {
 function textsOf(value: unknown): string[] {
   return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 }
+
+/** Whether a session would take a run does not depend on which one. */
+export const ANY_RUN: RunRequest = {
+  text: '',
+  context: {},
+  binding: { project: null, cwd: null },
+  attachments: [],
+  principal: '',
+  pool: '',
+  options: {
+    model: '',
+    fallbackModels: [],
+    mode: 'act',
+    mcpTools: null,
+    capabilities: [],
+    stepBudget: 0,
+    engineVersion: '',
+  },
+};

@@ -1,5 +1,5 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
-import { PermissionDeniedError } from '@margay/errors';
+import { PermissionDeniedError, UnimplementedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
 import { requireAccess, seesAllSessions } from '../access/access-rules';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
@@ -8,12 +8,16 @@ import type { SessionLog } from '../commits/session-log';
 import type { SessionRepository } from '../effects/session.repository';
 import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
+import type { QuestionsService } from '../questions/questions.service';
+import type { RecoveryService } from './recovery.service';
 import { replay } from './replay';
 import { stateMessage, summaryOfHead, summaryOfRow } from './session.mapper';
 import type { SessionsService } from './sessions.service';
 
 export interface SessionsGrpcPorts {
   sessions: SessionsService;
+  recovery: RecoveryService;
+  questions: QuestionsService;
   log: SessionLog;
   store: MongoCommitStore;
   blobs: MongoBlobStore;
@@ -34,6 +38,10 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     sendMessage: (request, context) => sessions.message(context.principal(), request),
     interruptRun: (request, context) => sessions.interrupt(context.principal(), request),
     cancelRun: (request, context) => sessions.cancel(context.principal(), request),
+    recoverSession: (request, context) => ports.recovery.recover(context.principal(), request),
+    answerQuestion: (request, context) => ports.questions.answer(context.principal(), request),
+    forkSession: () => Promise.reject(new UnimplementedError('fork', 'fork is not served yet')),
+    verifySession: () => Promise.reject(new UnimplementedError('verify', 'verify is not served yet')),
     terminateSession: ({ sessionId }, context) => sessions.terminate(context.principal(), sessionId),
     async getSession({ sessionId }, context) {
       const head = await sessions.confirmedHead(context.principal(), sessionId);

@@ -15,7 +15,15 @@ import { mayAccess, requireAccess, requireDriver } from '../access/access-rules'
 import { rejectionError, type SessionLog } from '../commits/session-log';
 import type { EffectsService } from '../effects/effects.service';
 import { commitIdOf, newSessionId } from './request-ids';
-import { boundContext, parseContext, runRequest, textOf, type RunRequestPorts, type WantedRun } from './run-request';
+import {
+  ANY_RUN,
+  boundContext,
+  parseContext,
+  runRequest,
+  textOf,
+  type RunRequestPorts,
+  type WantedRun,
+} from './run-request';
 import type { TagRepository } from './tag.repository';
 
 /** A cancel waits so long for its sandbox to be fenced before it is answered. */
@@ -218,25 +226,6 @@ export class SessionsService {
     };
   }
 }
-
-/** Whether a session would take a run does not depend on which one. */
-const ANY_RUN: RunRequest = {
-  text: '',
-  context: {},
-  binding: { project: null, cwd: null },
-  attachments: [],
-  principal: '',
-  pool: '',
-  options: {
-    model: '',
-    fallbackModels: [],
-    mode: 'act',
-    mcpTools: null,
-    capabilities: [],
-    stepBudget: 0,
-    engineVersion: '',
-  },
-};
 
 function isDone(outcome: CommitOutcome): boolean {
   if (outcome.ok) return true;

@@ -14,7 +14,17 @@ export const protobufFileName = "margay/session/v1/runners.proto";
 export interface AttachRequest {
   message: { $case: "hello"; value: Hello } | { $case: "heartbeat"; value: Heartbeat } | //
   /** The runner takes no more runs and has handed over those it had. */
-  { $case: "drained"; value: Drained } | undefined;
+  { $case: "drained"; value: Drained } | //
+  /** The process of a run that was driven apart from all others is gone; the runner itself lives. */
+  { $case: "died"; value: RunDied } | undefined;
+}
+
+export interface RunDied {
+  sessionId: string;
+  runId: string;
+  epoch: number;
+  /** How it ended, for people: an exit code, a signal, a heap limit. */
+  detail: string;
 }
 
 export interface Hello {
@@ -57,6 +67,8 @@ export interface Assign {
   /** Signed run grant, presented to session and tool-executor. */
   grant: string;
   traceparent: string;
+  /** Drive it in a process of its own, with a heap limit of its own: earlier owners of the run died. */
+  isolated: boolean;
 }
 
 export interface Revoke {
@@ -159,9 +171,12 @@ export interface JournalInbox {
 
 export interface InboxItem {
   n: number;
-  /** `steer` or `interrupt`. */
+  /** `steer`, `interrupt`, or `answer`: a decision that a call waits for. */
   kind: string;
   text: string;
+  /** `answer` only: the call that waited, and how it was decided, e.g. `answered`, `declined`, `timed_out`. */
+  callId: string;
+  outcome: string;
 }
 
 export interface JournalCancel {
@@ -187,6 +202,9 @@ export const AttachRequest: MessageFns<AttachRequest> = {
         break;
       case "drained":
         Drained.encode(message.message.value, writer.uint32(26).fork()).join();
+        break;
+      case "died":
+        RunDied.encode(message.message.value, writer.uint32(34).fork()).join();
         break;
     }
     return writer;
@@ -229,6 +247,14 @@ export const AttachRequest: MessageFns<AttachRequest> = {
             message.message = { $case: "drained", value: Drained.decode(reader, reader.uint32()) };
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.message = { $case: "died", value: RunDied.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -249,6 +275,8 @@ export const AttachRequest: MessageFns<AttachRequest> = {
         ? { $case: "heartbeat", value: Heartbeat.fromJSON(object.heartbeat) }
         : isSet(object.drained)
         ? { $case: "drained", value: Drained.fromJSON(object.drained) }
+        : isSet(object.died)
+        ? { $case: "died", value: RunDied.fromJSON(object.died) }
         : undefined,
     };
   },
@@ -261,6 +289,8 @@ export const AttachRequest: MessageFns<AttachRequest> = {
       obj.heartbeat = Heartbeat.toJSON(message.message.value);
     } else if (message.message?.$case === "drained") {
       obj.drained = Drained.toJSON(message.message.value);
+    } else if (message.message?.$case === "died") {
+      obj.died = RunDied.toJSON(message.message.value);
     }
     return obj;
   },
@@ -289,7 +319,138 @@ export const AttachRequest: MessageFns<AttachRequest> = {
         }
         break;
       }
+      case "died": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "died", value: RunDied.fromPartial(object.message.value) };
+        }
+        break;
+      }
     }
+    return message;
+  },
+};
+
+function createBaseRunDied(): RunDied {
+  return { sessionId: "", runId: "", epoch: 0, detail: "" };
+}
+
+export const RunDied: MessageFns<RunDied> = {
+  encode(message: RunDied, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.runId !== "") {
+      writer.uint32(18).string(message.runId);
+    }
+    if (message.epoch !== 0) {
+      writer.uint32(24).uint64(message.epoch);
+    }
+    if (message.detail !== "") {
+      writer.uint32(34).string(message.detail);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RunDied {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRunDied();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.runId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.epoch = longToNumber(reader.uint64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.detail = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RunDied {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      runId: isSet(object.runId)
+        ? globalThis.String(object.runId)
+        : isSet(object.run_id)
+        ? globalThis.String(object.run_id)
+        : "",
+      epoch: isSet(object.epoch) ? globalThis.Number(object.epoch) : 0,
+      detail: isSet(object.detail) ? globalThis.String(object.detail) : "",
+    };
+  },
+
+  toJSON(message: RunDied): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.runId !== "") {
+      obj.runId = message.runId;
+    }
+    if (message.epoch !== 0) {
+      obj.epoch = Math.round(message.epoch);
+    }
+    if (message.detail !== "") {
+      obj.detail = message.detail;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RunDied>, I>>(base?: I): RunDied {
+    return RunDied.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RunDied>, I>>(object: I): RunDied {
+    const message = createBaseRunDied();
+    message.sessionId = object.sessionId ?? "";
+    message.runId = object.runId ?? "";
+    message.epoch = object.epoch ?? 0;
+    message.detail = object.detail ?? "";
     return message;
   },
 };
@@ -802,7 +963,7 @@ export const AttachResponse: MessageFns<AttachResponse> = {
 };
 
 function createBaseAssign(): Assign {
-  return { sessionId: "", runId: "", epoch: 0, claimC: 0, grant: "", traceparent: "" };
+  return { sessionId: "", runId: "", epoch: 0, claimC: 0, grant: "", traceparent: "", isolated: false };
 }
 
 export const Assign: MessageFns<Assign> = {
@@ -824,6 +985,9 @@ export const Assign: MessageFns<Assign> = {
     }
     if (message.traceparent !== "") {
       writer.uint32(50).string(message.traceparent);
+    }
+    if (message.isolated !== false) {
+      writer.uint32(56).bool(message.isolated);
     }
     return writer;
   },
@@ -889,6 +1053,14 @@ export const Assign: MessageFns<Assign> = {
             message.traceparent = reader.string();
             continue;
           }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.isolated = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -921,6 +1093,7 @@ export const Assign: MessageFns<Assign> = {
         : 0,
       grant: isSet(object.grant) ? globalThis.String(object.grant) : "",
       traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : "",
+      isolated: isSet(object.isolated) ? globalThis.Boolean(object.isolated) : false,
     };
   },
 
@@ -944,6 +1117,9 @@ export const Assign: MessageFns<Assign> = {
     if (message.traceparent !== "") {
       obj.traceparent = message.traceparent;
     }
+    if (message.isolated !== false) {
+      obj.isolated = message.isolated;
+    }
     return obj;
   },
 
@@ -958,6 +1134,7 @@ export const Assign: MessageFns<Assign> = {
     message.claimC = object.claimC ?? 0;
     message.grant = object.grant ?? "";
     message.traceparent = object.traceparent ?? "";
+    message.isolated = object.isolated ?? false;
     return message;
   },
 };
@@ -2451,7 +2628,7 @@ export const JournalInbox: MessageFns<JournalInbox> = {
 };
 
 function createBaseInboxItem(): InboxItem {
-  return { n: 0, kind: "", text: "" };
+  return { n: 0, kind: "", text: "", callId: "", outcome: "" };
 }
 
 export const InboxItem: MessageFns<InboxItem> = {
@@ -2464,6 +2641,12 @@ export const InboxItem: MessageFns<InboxItem> = {
     }
     if (message.text !== "") {
       writer.uint32(26).string(message.text);
+    }
+    if (message.callId !== "") {
+      writer.uint32(34).string(message.callId);
+    }
+    if (message.outcome !== "") {
+      writer.uint32(42).string(message.outcome);
     }
     return writer;
   },
@@ -2505,6 +2688,22 @@ export const InboxItem: MessageFns<InboxItem> = {
             message.text = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.callId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.outcome = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2522,6 +2721,12 @@ export const InboxItem: MessageFns<InboxItem> = {
       n: isSet(object.n) ? globalThis.Number(object.n) : 0,
       kind: isSet(object.kind) ? globalThis.String(object.kind) : "",
       text: isSet(object.text) ? globalThis.String(object.text) : "",
+      callId: isSet(object.callId)
+        ? globalThis.String(object.callId)
+        : isSet(object.call_id)
+        ? globalThis.String(object.call_id)
+        : "",
+      outcome: isSet(object.outcome) ? globalThis.String(object.outcome) : "",
     };
   },
 
@@ -2536,6 +2741,12 @@ export const InboxItem: MessageFns<InboxItem> = {
     if (message.text !== "") {
       obj.text = message.text;
     }
+    if (message.callId !== "") {
+      obj.callId = message.callId;
+    }
+    if (message.outcome !== "") {
+      obj.outcome = message.outcome;
+    }
     return obj;
   },
 
@@ -2547,6 +2758,8 @@ export const InboxItem: MessageFns<InboxItem> = {
     message.n = object.n ?? 0;
     message.kind = object.kind ?? "";
     message.text = object.text ?? "";
+    message.callId = object.callId ?? "";
+    message.outcome = object.outcome ?? "";
     return message;
   },
 };

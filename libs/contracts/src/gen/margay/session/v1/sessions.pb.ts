@@ -131,6 +131,78 @@ export interface ReadCommitsRequest {
     /** Events with seq greater than this. */
     { $case: "afterSeq"; value: number }
     | undefined;
+  /** Only events with ts (microseconds since the epoch) before this; 0 = up to the end. */
+  beforeTs: number;
+  /** Only the last so many events of the range; 0 = all. */
+  last: number;
+  /** Only the first so many events of the range, unless `last` is set; 0 = all. */
+  first: number;
+}
+
+export interface RecoverSessionRequest {
+  sessionId: string;
+  /** `retry` or `continue`. */
+  action: string;
+  /** ts of the user event to run again; empty = the last. */
+  fromTs: string;
+  /** Instead of the text of that event; empty = as it was. */
+  editedText: string;
+  model: string;
+  idempotencyKey: string;
+}
+
+export interface RecoverSessionResponse {
+  runId: string;
+  replayed: boolean;
+}
+
+export interface AnswerQuestionRequest {
+  sessionId: string;
+  callId: string;
+  callToken: string;
+  /** List of `{selected_indexes}` or `{text}`, one per question. */
+  answersJson: string;
+  notes: string;
+  /** How the answer came, e.g. `rest`. */
+  answeredVia: string;
+  idempotencyKey: string;
+}
+
+export interface AnswerQuestionResponse {
+  /** `run`: the run that asked goes on with it. `message`: that run had gone on or ended; it opened a new turn. */
+  delivery: string;
+  replayed: boolean;
+}
+
+export interface ForkSessionRequest {
+  sessionId: string;
+  /** ts of the last event that is copied; empty = all. */
+  fromTs: string;
+  model: string;
+  compact: boolean;
+  tag: string;
+  idempotencyKey: string;
+}
+
+export interface ForkSessionResponse {
+  sessionId: string;
+  /** ts up to which events were copied; empty = all. */
+  forkedAt: string;
+  replayed: boolean;
+}
+
+export interface VerifySessionRequest {
+  sessionId: string;
+}
+
+export interface VerifySessionResponse {
+  ok: boolean;
+  commits: number;
+  headHash: string;
+  /** Number of the first commit that is wrong, or missing; 0 = none. */
+  firstBad: number;
+  /** What is wrong with it, for people. */
+  problem: string;
 }
 
 export interface ReadCommitsResponse {
@@ -2057,7 +2129,7 @@ export const TerminateSessionResponse: MessageFns<TerminateSessionResponse> = {
 };
 
 function createBaseReadCommitsRequest(): ReadCommitsRequest {
-  return { sessionId: "", from: undefined };
+  return { sessionId: "", from: undefined, beforeTs: 0, last: 0, first: 0 };
 }
 
 export const ReadCommitsRequest: MessageFns<ReadCommitsRequest> = {
@@ -2075,6 +2147,15 @@ export const ReadCommitsRequest: MessageFns<ReadCommitsRequest> = {
       case "afterSeq":
         writer.uint32(32).uint64(message.from.value);
         break;
+    }
+    if (message.beforeTs !== 0) {
+      writer.uint32(40).uint64(message.beforeTs);
+    }
+    if (message.last !== 0) {
+      writer.uint32(48).uint32(message.last);
+    }
+    if (message.first !== 0) {
+      writer.uint32(56).uint32(message.first);
     }
     return writer;
   },
@@ -2124,6 +2205,30 @@ export const ReadCommitsRequest: MessageFns<ReadCommitsRequest> = {
             message.from = { $case: "afterSeq", value: longToNumber(reader.uint64()) };
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.beforeTs = longToNumber(reader.uint64());
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.last = reader.uint32();
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.first = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2156,6 +2261,13 @@ export const ReadCommitsRequest: MessageFns<ReadCommitsRequest> = {
         : isSet(object.after_seq)
         ? { $case: "afterSeq", value: globalThis.Number(object.after_seq) }
         : undefined,
+      beforeTs: isSet(object.beforeTs)
+        ? globalThis.Number(object.beforeTs)
+        : isSet(object.before_ts)
+        ? globalThis.Number(object.before_ts)
+        : 0,
+      last: isSet(object.last) ? globalThis.Number(object.last) : 0,
+      first: isSet(object.first) ? globalThis.Number(object.first) : 0,
     };
   },
 
@@ -2170,6 +2282,15 @@ export const ReadCommitsRequest: MessageFns<ReadCommitsRequest> = {
       obj.atOrAfterTs = Math.round(message.from.value);
     } else if (message.from?.$case === "afterSeq") {
       obj.afterSeq = Math.round(message.from.value);
+    }
+    if (message.beforeTs !== 0) {
+      obj.beforeTs = Math.round(message.beforeTs);
+    }
+    if (message.last !== 0) {
+      obj.last = Math.round(message.last);
+    }
+    if (message.first !== 0) {
+      obj.first = Math.round(message.first);
     }
     return obj;
   },
@@ -2200,6 +2321,1021 @@ export const ReadCommitsRequest: MessageFns<ReadCommitsRequest> = {
         break;
       }
     }
+    message.beforeTs = object.beforeTs ?? 0;
+    message.last = object.last ?? 0;
+    message.first = object.first ?? 0;
+    return message;
+  },
+};
+
+function createBaseRecoverSessionRequest(): RecoverSessionRequest {
+  return { sessionId: "", action: "", fromTs: "", editedText: "", model: "", idempotencyKey: "" };
+}
+
+export const RecoverSessionRequest: MessageFns<RecoverSessionRequest> = {
+  encode(message: RecoverSessionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.action !== "") {
+      writer.uint32(18).string(message.action);
+    }
+    if (message.fromTs !== "") {
+      writer.uint32(26).string(message.fromTs);
+    }
+    if (message.editedText !== "") {
+      writer.uint32(34).string(message.editedText);
+    }
+    if (message.model !== "") {
+      writer.uint32(42).string(message.model);
+    }
+    if (message.idempotencyKey !== "") {
+      writer.uint32(50).string(message.idempotencyKey);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RecoverSessionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRecoverSessionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.action = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.fromTs = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.editedText = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.model = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RecoverSessionRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      action: isSet(object.action) ? globalThis.String(object.action) : "",
+      fromTs: isSet(object.fromTs)
+        ? globalThis.String(object.fromTs)
+        : isSet(object.from_ts)
+        ? globalThis.String(object.from_ts)
+        : "",
+      editedText: isSet(object.editedText)
+        ? globalThis.String(object.editedText)
+        : isSet(object.edited_text)
+        ? globalThis.String(object.edited_text)
+        : "",
+      model: isSet(object.model) ? globalThis.String(object.model) : "",
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : "",
+    };
+  },
+
+  toJSON(message: RecoverSessionRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.action !== "") {
+      obj.action = message.action;
+    }
+    if (message.fromTs !== "") {
+      obj.fromTs = message.fromTs;
+    }
+    if (message.editedText !== "") {
+      obj.editedText = message.editedText;
+    }
+    if (message.model !== "") {
+      obj.model = message.model;
+    }
+    if (message.idempotencyKey !== "") {
+      obj.idempotencyKey = message.idempotencyKey;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RecoverSessionRequest>, I>>(base?: I): RecoverSessionRequest {
+    return RecoverSessionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RecoverSessionRequest>, I>>(object: I): RecoverSessionRequest {
+    const message = createBaseRecoverSessionRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.action = object.action ?? "";
+    message.fromTs = object.fromTs ?? "";
+    message.editedText = object.editedText ?? "";
+    message.model = object.model ?? "";
+    message.idempotencyKey = object.idempotencyKey ?? "";
+    return message;
+  },
+};
+
+function createBaseRecoverSessionResponse(): RecoverSessionResponse {
+  return { runId: "", replayed: false };
+}
+
+export const RecoverSessionResponse: MessageFns<RecoverSessionResponse> = {
+  encode(message: RecoverSessionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.runId !== "") {
+      writer.uint32(10).string(message.runId);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RecoverSessionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRecoverSessionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.runId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RecoverSessionResponse {
+    return {
+      runId: isSet(object.runId)
+        ? globalThis.String(object.runId)
+        : isSet(object.run_id)
+        ? globalThis.String(object.run_id)
+        : "",
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: RecoverSessionResponse): unknown {
+    const obj: any = {};
+    if (message.runId !== "") {
+      obj.runId = message.runId;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RecoverSessionResponse>, I>>(base?: I): RecoverSessionResponse {
+    return RecoverSessionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RecoverSessionResponse>, I>>(object: I): RecoverSessionResponse {
+    const message = createBaseRecoverSessionResponse();
+    message.runId = object.runId ?? "";
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
+function createBaseAnswerQuestionRequest(): AnswerQuestionRequest {
+  return { sessionId: "", callId: "", callToken: "", answersJson: "", notes: "", answeredVia: "", idempotencyKey: "" };
+}
+
+export const AnswerQuestionRequest: MessageFns<AnswerQuestionRequest> = {
+  encode(message: AnswerQuestionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.callId !== "") {
+      writer.uint32(18).string(message.callId);
+    }
+    if (message.callToken !== "") {
+      writer.uint32(26).string(message.callToken);
+    }
+    if (message.answersJson !== "") {
+      writer.uint32(34).string(message.answersJson);
+    }
+    if (message.notes !== "") {
+      writer.uint32(42).string(message.notes);
+    }
+    if (message.answeredVia !== "") {
+      writer.uint32(50).string(message.answeredVia);
+    }
+    if (message.idempotencyKey !== "") {
+      writer.uint32(58).string(message.idempotencyKey);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AnswerQuestionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAnswerQuestionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.callId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.callToken = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.answersJson = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.notes = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.answeredVia = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AnswerQuestionRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      callId: isSet(object.callId)
+        ? globalThis.String(object.callId)
+        : isSet(object.call_id)
+        ? globalThis.String(object.call_id)
+        : "",
+      callToken: isSet(object.callToken)
+        ? globalThis.String(object.callToken)
+        : isSet(object.call_token)
+        ? globalThis.String(object.call_token)
+        : "",
+      answersJson: isSet(object.answersJson)
+        ? globalThis.String(object.answersJson)
+        : isSet(object.answers_json)
+        ? globalThis.String(object.answers_json)
+        : "",
+      notes: isSet(object.notes) ? globalThis.String(object.notes) : "",
+      answeredVia: isSet(object.answeredVia)
+        ? globalThis.String(object.answeredVia)
+        : isSet(object.answered_via)
+        ? globalThis.String(object.answered_via)
+        : "",
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : "",
+    };
+  },
+
+  toJSON(message: AnswerQuestionRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.callId !== "") {
+      obj.callId = message.callId;
+    }
+    if (message.callToken !== "") {
+      obj.callToken = message.callToken;
+    }
+    if (message.answersJson !== "") {
+      obj.answersJson = message.answersJson;
+    }
+    if (message.notes !== "") {
+      obj.notes = message.notes;
+    }
+    if (message.answeredVia !== "") {
+      obj.answeredVia = message.answeredVia;
+    }
+    if (message.idempotencyKey !== "") {
+      obj.idempotencyKey = message.idempotencyKey;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AnswerQuestionRequest>, I>>(base?: I): AnswerQuestionRequest {
+    return AnswerQuestionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AnswerQuestionRequest>, I>>(object: I): AnswerQuestionRequest {
+    const message = createBaseAnswerQuestionRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.callId = object.callId ?? "";
+    message.callToken = object.callToken ?? "";
+    message.answersJson = object.answersJson ?? "";
+    message.notes = object.notes ?? "";
+    message.answeredVia = object.answeredVia ?? "";
+    message.idempotencyKey = object.idempotencyKey ?? "";
+    return message;
+  },
+};
+
+function createBaseAnswerQuestionResponse(): AnswerQuestionResponse {
+  return { delivery: "", replayed: false };
+}
+
+export const AnswerQuestionResponse: MessageFns<AnswerQuestionResponse> = {
+  encode(message: AnswerQuestionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.delivery !== "") {
+      writer.uint32(10).string(message.delivery);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AnswerQuestionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAnswerQuestionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.delivery = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AnswerQuestionResponse {
+    return {
+      delivery: isSet(object.delivery) ? globalThis.String(object.delivery) : "",
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: AnswerQuestionResponse): unknown {
+    const obj: any = {};
+    if (message.delivery !== "") {
+      obj.delivery = message.delivery;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AnswerQuestionResponse>, I>>(base?: I): AnswerQuestionResponse {
+    return AnswerQuestionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AnswerQuestionResponse>, I>>(object: I): AnswerQuestionResponse {
+    const message = createBaseAnswerQuestionResponse();
+    message.delivery = object.delivery ?? "";
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
+function createBaseForkSessionRequest(): ForkSessionRequest {
+  return { sessionId: "", fromTs: "", model: "", compact: false, tag: "", idempotencyKey: "" };
+}
+
+export const ForkSessionRequest: MessageFns<ForkSessionRequest> = {
+  encode(message: ForkSessionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.fromTs !== "") {
+      writer.uint32(18).string(message.fromTs);
+    }
+    if (message.model !== "") {
+      writer.uint32(26).string(message.model);
+    }
+    if (message.compact !== false) {
+      writer.uint32(32).bool(message.compact);
+    }
+    if (message.tag !== "") {
+      writer.uint32(42).string(message.tag);
+    }
+    if (message.idempotencyKey !== "") {
+      writer.uint32(50).string(message.idempotencyKey);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ForkSessionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseForkSessionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.fromTs = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.model = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.compact = reader.bool();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.tag = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ForkSessionRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      fromTs: isSet(object.fromTs)
+        ? globalThis.String(object.fromTs)
+        : isSet(object.from_ts)
+        ? globalThis.String(object.from_ts)
+        : "",
+      model: isSet(object.model) ? globalThis.String(object.model) : "",
+      compact: isSet(object.compact) ? globalThis.Boolean(object.compact) : false,
+      tag: isSet(object.tag) ? globalThis.String(object.tag) : "",
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : "",
+    };
+  },
+
+  toJSON(message: ForkSessionRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.fromTs !== "") {
+      obj.fromTs = message.fromTs;
+    }
+    if (message.model !== "") {
+      obj.model = message.model;
+    }
+    if (message.compact !== false) {
+      obj.compact = message.compact;
+    }
+    if (message.tag !== "") {
+      obj.tag = message.tag;
+    }
+    if (message.idempotencyKey !== "") {
+      obj.idempotencyKey = message.idempotencyKey;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ForkSessionRequest>, I>>(base?: I): ForkSessionRequest {
+    return ForkSessionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ForkSessionRequest>, I>>(object: I): ForkSessionRequest {
+    const message = createBaseForkSessionRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.fromTs = object.fromTs ?? "";
+    message.model = object.model ?? "";
+    message.compact = object.compact ?? false;
+    message.tag = object.tag ?? "";
+    message.idempotencyKey = object.idempotencyKey ?? "";
+    return message;
+  },
+};
+
+function createBaseForkSessionResponse(): ForkSessionResponse {
+  return { sessionId: "", forkedAt: "", replayed: false };
+}
+
+export const ForkSessionResponse: MessageFns<ForkSessionResponse> = {
+  encode(message: ForkSessionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.forkedAt !== "") {
+      writer.uint32(18).string(message.forkedAt);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(24).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ForkSessionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseForkSessionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.forkedAt = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ForkSessionResponse {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      forkedAt: isSet(object.forkedAt)
+        ? globalThis.String(object.forkedAt)
+        : isSet(object.forked_at)
+        ? globalThis.String(object.forked_at)
+        : "",
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: ForkSessionResponse): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.forkedAt !== "") {
+      obj.forkedAt = message.forkedAt;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ForkSessionResponse>, I>>(base?: I): ForkSessionResponse {
+    return ForkSessionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ForkSessionResponse>, I>>(object: I): ForkSessionResponse {
+    const message = createBaseForkSessionResponse();
+    message.sessionId = object.sessionId ?? "";
+    message.forkedAt = object.forkedAt ?? "";
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
+function createBaseVerifySessionRequest(): VerifySessionRequest {
+  return { sessionId: "" };
+}
+
+export const VerifySessionRequest: MessageFns<VerifySessionRequest> = {
+  encode(message: VerifySessionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): VerifySessionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseVerifySessionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): VerifySessionRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+    };
+  },
+
+  toJSON(message: VerifySessionRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<VerifySessionRequest>, I>>(base?: I): VerifySessionRequest {
+    return VerifySessionRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<VerifySessionRequest>, I>>(object: I): VerifySessionRequest {
+    const message = createBaseVerifySessionRequest();
+    message.sessionId = object.sessionId ?? "";
+    return message;
+  },
+};
+
+function createBaseVerifySessionResponse(): VerifySessionResponse {
+  return { ok: false, commits: 0, headHash: "", firstBad: 0, problem: "" };
+}
+
+export const VerifySessionResponse: MessageFns<VerifySessionResponse> = {
+  encode(message: VerifySessionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.ok !== false) {
+      writer.uint32(8).bool(message.ok);
+    }
+    if (message.commits !== 0) {
+      writer.uint32(16).uint64(message.commits);
+    }
+    if (message.headHash !== "") {
+      writer.uint32(26).string(message.headHash);
+    }
+    if (message.firstBad !== 0) {
+      writer.uint32(32).uint64(message.firstBad);
+    }
+    if (message.problem !== "") {
+      writer.uint32(42).string(message.problem);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): VerifySessionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseVerifySessionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.ok = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.commits = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.headHash = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.firstBad = longToNumber(reader.uint64());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.problem = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): VerifySessionResponse {
+    return {
+      ok: isSet(object.ok) ? globalThis.Boolean(object.ok) : false,
+      commits: isSet(object.commits) ? globalThis.Number(object.commits) : 0,
+      headHash: isSet(object.headHash)
+        ? globalThis.String(object.headHash)
+        : isSet(object.head_hash)
+        ? globalThis.String(object.head_hash)
+        : "",
+      firstBad: isSet(object.firstBad)
+        ? globalThis.Number(object.firstBad)
+        : isSet(object.first_bad)
+        ? globalThis.Number(object.first_bad)
+        : 0,
+      problem: isSet(object.problem) ? globalThis.String(object.problem) : "",
+    };
+  },
+
+  toJSON(message: VerifySessionResponse): unknown {
+    const obj: any = {};
+    if (message.ok !== false) {
+      obj.ok = message.ok;
+    }
+    if (message.commits !== 0) {
+      obj.commits = Math.round(message.commits);
+    }
+    if (message.headHash !== "") {
+      obj.headHash = message.headHash;
+    }
+    if (message.firstBad !== 0) {
+      obj.firstBad = Math.round(message.firstBad);
+    }
+    if (message.problem !== "") {
+      obj.problem = message.problem;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<VerifySessionResponse>, I>>(base?: I): VerifySessionResponse {
+    return VerifySessionResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<VerifySessionResponse>, I>>(object: I): VerifySessionResponse {
+    const message = createBaseVerifySessionResponse();
+    message.ok = object.ok ?? false;
+    message.commits = object.commits ?? 0;
+    message.headHash = object.headHash ?? "";
+    message.firstBad = object.firstBad ?? 0;
+    message.problem = object.problem ?? "";
     return message;
   },
 };
@@ -3554,6 +4690,42 @@ export const SessionsDefinition = {
       requestType: TerminateSessionRequest as typeof TerminateSessionRequest,
       requestStream: false,
       responseType: TerminateSessionResponse as typeof TerminateSessionResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Runs the last turn again (retry), or goes on after an end that was none (continue). */
+    recoverSession: {
+      name: "RecoverSession",
+      requestType: RecoverSessionRequest as typeof RecoverSessionRequest,
+      requestStream: false,
+      responseType: RecoverSessionResponse as typeof RecoverSessionResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Answers a question that a run asked with `ask_user_question`. */
+    answerQuestion: {
+      name: "AnswerQuestion",
+      requestType: AnswerQuestionRequest as typeof AnswerQuestionRequest,
+      requestStream: false,
+      responseType: AnswerQuestionResponse as typeof AnswerQuestionResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Copies a session up to a point into a new one. */
+    forkSession: {
+      name: "ForkSession",
+      requestType: ForkSessionRequest as typeof ForkSessionRequest,
+      requestStream: false,
+      responseType: ForkSessionResponse as typeof ForkSessionResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Checks numbers, order and hash chain of a session's whole log. */
+    verifySession: {
+      name: "VerifySession",
+      requestType: VerifySessionRequest as typeof VerifySessionRequest,
+      requestStream: false,
+      responseType: VerifySessionResponse as typeof VerifySessionResponse,
       responseStream: false,
       options: {},
     },

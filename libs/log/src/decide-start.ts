@@ -1,0 +1,68 @@
+import { isoMicros, type EventInput } from '@margay/contracts';
+import type { RunRequest } from './command';
+import type { Accepted } from './decision';
+import type { Head, HeadRun } from './head';
+import { privateText, publicText } from './said-text';
+import { traceOf } from './trace';
+
+const TITLE_MAX_CHARS = 120;
+
+/** A run is queued: the events that open it, and the head with it. @param ts time of the first of its events */
+export function startRun(head: Head, request: RunRequest, ts: number): Accepted {
+  const no = head.runNo + 1;
+  const runId = `${head.sessionId}:r${no}`;
+  const context = { ...head.context, ...request.context };
+  const unbound = head.binding.project === null && head.binding.cwd === null;
+  const run: HeadRun = {
+    id: runId,
+    no,
+    state: 'queued',
+    owner: null,
+    pool: request.pool,
+    acceptedTs: ts,
+    principal: request.principal,
+    consumedTo: head.inboxEnd,
+    ...(request.traceparent === undefined ? {} : { traceparent: request.traceparent }),
+  };
+  const attachments = request.attachments.length > 0 ? { attachments: request.attachments } : {};
+  // The context event comes first, so `run_accepted` is the second of the three.
+  const acceptedAt = isoMicros(ts + 1);
+  const events: EventInput[] = [
+    { type: 'context', payload: request.context },
+    {
+      type: 'run_accepted',
+      payload: {
+        session_id: head.sessionId,
+        run_id: runId,
+        ts: acceptedAt,
+        ...(request.isolation === undefined ? {} : { sandbox: request.isolation }),
+        ...traceOf(run),
+      },
+    },
+    { type: 'user', payload: { ...publicText(request), ...attachments } },
+  ];
+  return {
+    head: {
+      ...head,
+      context,
+      binding: unbound ? request.binding : head.binding,
+      title: head.title ?? titleFrom(request.text),
+      runNo: no,
+      run,
+      epoch: head.epoch + 1,
+      sandbox: null,
+    },
+    events: events.map((event) => ({ event, runId })),
+    records: [
+      { kind: 'run', runId, options: request.options },
+      { kind: 'user', runId, text: privateText(request), attachments: request.attachments },
+    ],
+    answer: { session_id: head.sessionId, run_id: runId, steered: false },
+  };
+}
+
+function titleFrom(text: string): string | null {
+  const cut = text.trim().slice(0, TITLE_MAX_CHARS);
+  // A pair of surrogates may have been cut in two.
+  return cut.replace(/[\uD800-\uDBFF]$/, '') || null;
+}
