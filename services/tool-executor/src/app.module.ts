@@ -2,16 +2,17 @@ import { KeyRing } from '@margay/platform';
 import { Module, type Type } from '@nestjs/common';
 import { ExecutorGrpc } from './executor/executor.grpc';
 import { ExecutorService } from './executor/executor.service';
+import type { OutsideCalls } from './outside/outside-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
-export function appModuleOf(registry: SandboxRegistry, keys: KeyRing): Type {
+export function appModuleOf(registry: SandboxRegistry, keys: KeyRing, outside?: OutsideCalls): Type {
   @Module({
     providers: [
       ExecutorGrpc,
       { provide: SandboxRegistry, useValue: registry },
       { provide: KeyRing, useValue: keys },
-      { provide: ExecutorService, useFactory: () => new ExecutorService(registry) },
+      { provide: ExecutorService, useFactory: () => new ExecutorService(registry, outside) },
     ],
   })
   class AppModule {}

@@ -27,6 +27,15 @@ export const ToolExecutorConfig = z.object({
     .default(2 * 1024 ** 3)
     .describe('bytes'),
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().min(16).default(512).describe('a number from 16'),
+  /** Tools that the operator defines, see docs/http-tools.md; without it no store is needed. */
+  MARGAY_HTTP_TOOLS_FILE: z.string().optional().describe('a JSON file of HTTP tools'),
+  MARGAY_MONGODB_URL: z.string().optional().describe('the document store, for tools outside sandboxes'),
+  MARGAY_MONGODB_DATABASE: z.string().default('margay_g0').describe('name of the database'),
+  MARGAY_CALL_LOST_SECONDS: z.coerce
+    .number()
+    .min(0.5)
+    .default(5)
+    .describe('seconds after which the process of an unconfirmed call outside sandboxes counts as gone'),
   /** Only looked at: without a sandbox the platform must not be reachable from elsewhere. */
   MARGAY_GATEWAY_LISTEN: z.string().optional(),
 });

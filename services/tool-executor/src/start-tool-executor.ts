@@ -16,6 +16,7 @@ import { appModuleOf } from './app.module';
 import { ToolExecutorConfig } from './config';
 import { ExecutorGrpc } from './executor/executor.grpc';
 import { SandboxMetrics } from './metrics';
+import { openOutside } from './outside/open-outside';
 import { ProcessDriver } from './process-driver/process-driver';
 import type { Isolation } from './sandbox/sandbox-driver';
 import { SandboxGrants } from './sandbox/sandbox-grants';
@@ -41,6 +42,7 @@ export async function startToolExecutor(
   const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, SERVICE);
   const driver = await openDriver(config, logger);
   const metrics = new SandboxMetrics(shared.management.registry);
+  const outside = await openOutside(config, logger);
   const registry = new SandboxRegistry({
     driver,
     grants: new SandboxGrants(keys),
@@ -52,7 +54,7 @@ export async function startToolExecutor(
   await registry.adopt();
   const application = await startGrpcApplication({
     service: SERVICE,
-    module: appModuleOf(registry, keys),
+    module: appModuleOf(registry, keys, outside?.calls),
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,
@@ -66,7 +68,7 @@ export async function startToolExecutor(
       stopSweeping();
       stopShowing();
       await application.close();
-      await registry.close();
+      await Promise.all([registry.close(), outside?.close()]);
       await driver.close();
     },
   };

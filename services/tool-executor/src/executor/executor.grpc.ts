@@ -47,7 +47,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     request: executorPb.FenceSessionRequest,
     context: CallContext,
   ): Promise<executorPb.FenceSessionResponse> {
-    await this.registry.fence(tenantOfSession(context), request.sessionId, request);
+    await this.executor.fence(tenantOfSession(context), request.sessionId, request);
     return {};
   }
 

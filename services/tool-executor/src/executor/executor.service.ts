@@ -5,6 +5,7 @@ import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/e
 import { ATTRIBUTE, iterateInSpan } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
 import { SANDBOX_CLASS } from '../metrics';
+import type { OutsideCalls } from '../outside/outside-calls';
 import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
 
 /** A sandbox may be lost and replaced this often within one call. */
@@ -19,6 +20,8 @@ const OVERDUE_MS = 10_000;
 /** With these a sandbox refuses whom it should serve, if the records name no later owner. */
 const OWNER_REFUSED = new Set(['stale_epoch', 'sandbox_bound', 'grant_audience', 'grant_invalid']);
 
+const NOT_FOUND = { state: 'not_found' };
+
 interface Attempt {
   request: executorPb.ExecuteRequest;
   tool: ToolDescriptor;
@@ -30,12 +33,23 @@ interface Attempt {
   mayHaveRun: boolean;
 }
 
-/** Tool calls into sandboxes; what a call means is decided by the sandbox's journal. */
+/** Tool calls into sandboxes, whose journal decides what a call means, and outside of them, where the guard does. */
 export class ExecutorService {
-  constructor(private readonly registry: SandboxRegistry) {}
+  constructor(
+    private readonly registry: SandboxRegistry,
+    private readonly outside?: OutsideCalls,
+  ) {}
 
   listTools(): string[] {
-    return BUILTIN_TOOLS.map((tool) => JSON.stringify(tool));
+    const outside = this.outside?.descriptors ?? [];
+    return [...BUILTIN_TOOLS, ...outside].map((tool) => JSON.stringify(tool));
+  }
+
+  /** No call of a lower epoch starts afterwards, wherever; with `kill` those under way end. */
+  async fence(tenantId: string, sessionId: string, fence: { epoch: number; kill: boolean }): Promise<void> {
+    const both = [this.registry.fence(tenantId, sessionId, fence), this.outside?.fence(tenantId, sessionId, fence)];
+    const failed = (await Promise.allSettled(both)).find((end) => end.status === 'rejected');
+    if (failed) throw failed.reason;
   }
 
   /**
@@ -47,6 +61,7 @@ export class ExecutorService {
     grant: RunGrant,
     signal: AbortSignal,
   ): AsyncIterable<executorPb.ExecuteResponse> {
+    if (this.outside?.has(request.toolId)) return yield* this.outside.execute(request, grant, signal);
     const tool = findBuiltinTool(request.toolId);
     if (!tool) throw new InvalidArgumentError('unknown_tool', `There is no tool ${request.toolId}.`);
     const attempt: Attempt = { request, tool, grant, signal, offset: request.fromOffset, mayHaveRun: false };
@@ -66,9 +81,27 @@ export class ExecutorService {
     }
   }
 
-  async cancelCall(tenantId: string, sessionId: string, call: executorPb.CancelCallRequest, grant?: RunGrant) {
+  async cancelCall(
+    tenantId: string,
+    sessionId: string,
+    call: executorPb.CancelCallRequest,
+    grant?: RunGrant,
+  ): Promise<executorPb.CancelCallResponse> {
+    const { callId } = call;
+    const isOutside = this.outside?.isMaking(callId) === true;
+    const { state } = isOutside ? NOT_FOUND : await this.cancelInSandbox(tenantId, sessionId, call, grant);
+    if (state !== NOT_FOUND.state) return { state };
+    return { state: (await this.outside?.cancel(tenantId, sessionId, callId)) ?? state };
+  }
+
+  private async cancelInSandbox(
+    tenantId: string,
+    sessionId: string,
+    call: executorPb.CancelCallRequest,
+    grant?: RunGrant,
+  ): Promise<executorPb.CancelCallResponse> {
     const sandbox = this.registry.find(tenantId, sessionId);
-    if (!sandbox) return { state: 'not_found' };
+    if (!sandbox) return NOT_FOUND;
     const token = grant ? await this.registry.tokenFor(sandbox, grant) : await this.registry.ownerToken(sandbox);
     const graceMs = call.graceMs > 0 ? call.graceMs : CANCEL_GRACE_MS;
     const timeoutMs = graceMs + CANCEL_MARGIN_MS;
