@@ -13,7 +13,10 @@ export function shared(signal: AbortSignal): AbortSignal {
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) return onAbort();
+    if (signal.aborted) {
+      promise.catch(() => undefined); // nobody waits for it any more
+      return onAbort();
+    }
     signal.addEventListener('abort', onAbort, { once: true });
     const settle = <V>(done: (value: V) => void) => {
       return (value: V): void => {

@@ -18,6 +18,7 @@ export class StepInterrupted extends Error {
  * @throws ModelFailure, StepInterrupted, or the reason of the run's stop
  */
 export async function attemptCall(run: AgentRun, request: ModelRequest, deltas: DeltaStream): Promise<ModelAnswer> {
+  run.stop.throwIfAborted();
   const call = childOf(run.stop);
   const stopListening = run.onInterrupt(() => call.abort(new StepInterrupted()));
   const watchdog = new Watchdog(run.ports.clock, run.limits, (failure) => call.abort(failure));
