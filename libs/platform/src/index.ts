@@ -45,5 +45,16 @@ export type { MongoConnection, MongoConnectionOptions } from './mongo/mongo-conn
 export { type Check, type CheckKind, type HealthReport } from './management/health';
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
 export { LabelLimit } from './management/label-limit';
+export { WorkWatch } from './management/work-watch';
 export { Shutdown, type ShutdownOptions } from './shutdown';
 export { type RunningService, type ServiceShared, type StartService } from './service';
+export {
+  armFaultPoints,
+  FAULT_POINT_NAMES,
+  faultPoint,
+  parseFaultPlan,
+  type FaultAction,
+  type FaultPointName,
+  type FaultReport,
+  type PlannedFault,
+} from './faults';

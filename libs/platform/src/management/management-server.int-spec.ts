@@ -55,7 +55,13 @@ describe('ManagementServer', () => {
     const remove = server.registerCheck('models', 'ready', () => ({ degraded: 'breaker of demo is open' }));
     expect(await get('/readyz')).toEqual({
       status: 200,
-      body: { status: 'degraded', checks: { models: { status: 'degraded', detail: 'breaker of demo is open' } } },
+      body: {
+        status: 'degraded',
+        checks: {
+          'process.loop': { status: 'ok' },
+          models: { status: 'degraded', detail: 'breaker of demo is open' },
+        },
+      },
     });
     remove();
     expect(await get('/readyz')).toMatchObject({ body: { status: 'ok' } });

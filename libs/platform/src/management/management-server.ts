@@ -30,6 +30,8 @@ export class ManagementServer {
 
   constructor(private readonly options: ManagementServerOptions) {
     this.metrics = new ProcessMetrics(options.version ?? '0.0.0');
+    this.health.add('process.loop', 'ready', () => this.metrics.loop.checkReady());
+    this.health.add('process.loop', 'live', () => this.metrics.loop.checkLive());
   }
 
   get registry(): Registry {

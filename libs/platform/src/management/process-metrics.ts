@@ -1,10 +1,12 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { LoopWatch } from './loop-watch';
 
 const SAMPLE_MS = 100;
 
 /** A registry of this process: Node's default metrics, build, and how late the event loop runs. */
 export class ProcessMetrics {
   readonly registry = new Registry();
+  readonly loop = new LoopWatch();
   private readonly timer: NodeJS.Timeout;
 
   constructor(version: string) {
@@ -20,7 +22,9 @@ export class ProcessMetrics {
     let expectedAt = performance.now() + SAMPLE_MS;
     this.timer = setInterval(() => {
       const now = performance.now();
-      delay.observe(Math.max(0, now - expectedAt) / 1000);
+      const lateMs = Math.max(0, now - expectedAt);
+      delay.observe(lateMs / 1000);
+      this.loop.observe(lateMs);
       expectedAt = now + SAMPLE_MS;
     }, SAMPLE_MS).unref();
   }
