@@ -174,7 +174,7 @@ export default tseslint.config(
         {
           patterns: [
             {
-              group: ['@margay/*/*', '!@margay/platform/mongo', '!@margay/platform/calls'],
+              group: ['@margay/*/*', '!@margay/platform/mongo', '!@margay/platform/calls', '!@margay/platform/faults'],
               message: 'Import a package by its name; it lists what is public.',
             },
           ],

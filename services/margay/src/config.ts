@@ -10,6 +10,8 @@ export const ProcessConfig = z.object({
     .positive()
     .default(300)
     .describe('seconds after which clients are sent to connect anew'),
+  /** For tests only, see docs/protocol.md §5: the process fails on purpose. */
+  MARGAY_FAULT_POINTS: z.string().optional().describe('point=action[:ms][@n][?text], several separated by ;'),
   MARGAY_SHUTDOWN_LIMIT_SECONDS: z.coerce.number().positive().default(20).describe('seconds'),
 });
 

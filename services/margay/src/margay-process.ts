@@ -1,6 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { UnimplementedError } from '@margay/errors';
-import { createLogger, ManagementServer, parseConfig, Shutdown, startTelemetry, type Logger } from '@margay/platform';
+import {
+  armFaultPoints,
+  createLogger,
+  ManagementServer,
+  parseConfig,
+  Shutdown,
+  startTelemetry,
+  type Logger,
+} from '@margay/platform';
 import { ProcessConfig } from './config';
 import type { ServiceName } from './service-names';
 import type { LoadService } from './starters';
@@ -28,6 +36,7 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
   const config = parseConfig(ProcessConfig, environment);
   const instance = randomBytes(8).toString('hex');
   const logger = createLogger({ level: config.MARGAY_LOG_LEVEL, instance, version, ...(write && { write }) });
+  const disarm = armFaultPoints(config.MARGAY_FAULT_POINTS, logger);
   const management = new ManagementServer({ listen: config.MARGAY_MANAGEMENT_LISTEN, logger, version });
   const connectionAge = { maxAgeMs: config.MARGAY_GRPC_CONNECTION_AGE_SECONDS * 1000 };
   const shutdown = new Shutdown({
@@ -35,6 +44,7 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
     limitMs: config.MARGAY_SHUTDOWN_LIMIT_SECONDS * 1000,
     onBegin: () => management.setReady(false),
   });
+  shutdown.add('fault points', async () => disarm());
   try {
     const telemetry = await startTelemetry({ service: nameOf(services), environment });
     shutdown.add('telemetry', () => telemetry.close());

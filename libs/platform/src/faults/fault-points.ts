@@ -1,0 +1,53 @@
+/** Every place at which a process can be made to fail on purpose, and what is true there. */
+export const FAULT_POINT_NAMES = [
+  /** A piece of the model's answer has come; more follow. Detail: session id, run id, agent id. */
+  'runner.during-model-stream',
+  /** The model's answer is whole, its commit A has not been sent. Detail: session id, run id, types of the events. */
+  'runner.before-commit-a',
+  /** A is stored, none of its calls has been sent. Detail: as before A. */
+  'runner.after-commit-a',
+  /** A call has been sent to the tool-executor, its outcome has not come. Detail: tool id, call id, run id. */
+  'runner.during-call',
+  /** Results of calls are here, their commit B has not been sent. Detail: session id, run id, types of the events. */
+  'runner.before-commit-b',
+  /** B is stored; the answer of the next model call has not been acted on. Detail: as before B. */
+  'runner.after-commit-b',
+  /** The last answer is whole, the final commit has not been sent. Detail: session id, run id. */
+  'runner.before-final-commit',
+  /** The final commit is stored, the runner has not let go of the run. Detail: session id, run id. */
+  'runner.after-final-commit',
+  /** A commit is decided, its insert has not been sent. Detail: session id, kinds of its commands. */
+  'session.before-insert',
+  /** A commit is stored; nobody has been answered, nothing published. Detail: session id, kinds of its commands. */
+  'session.after-insert',
+  /** A commit is stored and its senders are being answered, it is not published. Detail: session id, kinds. */
+  'session.before-publish',
+  /** A commit is stored, what it owes to other documents has not been written. Detail: session id, kinds. */
+  'session.before-effects',
+  /** A claim is stored, its runner has not been told. Detail: session id, run id, runner. */
+  'session.before-assign',
+  /** An accepted run is stored, the caller has not been answered. Detail: session id. */
+  'session.before-accepted',
+  /** The session service has accepted a run, the client has not got its 202. Detail: session id. */
+  'gateway.before-accepted',
+  /** A call came in, the sandbox has not been asked. Detail: tool id, call id. */
+  'executor.before-execute',
+  /** The sandbox has answered that it runs the call. Detail: tool id, call id. */
+  'executor.during-execute',
+  /** The sandbox has told its result, the runner has not heard of it. Detail: tool id, call id. */
+  'executor.after-execute',
+  /** The sandbox's journal says `started`, nothing has run. Detail: tool id, call id. */
+  'sandboxd.after-started',
+  /** The call has run, its result is not in the sandbox's journal. Detail: tool id, call id. */
+  'sandboxd.before-result',
+  /** The result is in the sandbox's journal, nobody has heard of it. Detail: tool id, call id. */
+  'sandboxd.after-result',
+] as const;
+
+export type FaultPointName = (typeof FAULT_POINT_NAMES)[number];
+
+const NAMES: ReadonlySet<string> = new Set(FAULT_POINT_NAMES);
+
+export function isFaultPointName(name: string): name is FaultPointName {
+  return NAMES.has(name);
+}
