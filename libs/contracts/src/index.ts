@@ -17,7 +17,7 @@ export {
   type StoredEvent,
 } from './events';
 export { isNestedDeeper, JSON_DEPTH_MAX } from './nesting';
-export { METADATA, Principal, Role, RunGrant, SandboxGrant } from './principal';
+export { METADATA, Principal, Role, RunGrant, SandboxGrant, Ticket, TicketPurpose } from './principal';
 export { LiveCommit, LiveDelta, SessionState, SessionStatus, SessionSummary } from './session-state';
 export { subjects } from './subjects';
 export { isoMicros, parseMicros } from './time';

@@ -50,6 +50,26 @@ export const SandboxGrant = z.object({
 });
 export type SandboxGrant = z.infer<typeof SandboxGrant>;
 
+/** What a link that cannot carry a key may be used for. */
+export const TicketPurpose = z.enum(['stream', 'terminal', 'ide', 'blob']);
+export type TicketPurpose = z.infer<typeof TicketPurpose>;
+
+/** Stands for a key for less than a minute, for one purpose; signed by the gateway for itself, carried as `?ticket=`. */
+export const Ticket = z.object({
+  v: z.literal(1),
+  purpose: TicketPurpose,
+  tenantId: z.string(),
+  principal: z.string(),
+  /** The key it was made with, and its SHA-256 (base64url); both absent: the platform operator's token. */
+  keyId: z.string().optional(),
+  keySha256: z.string().optional(),
+  /** First 8 bytes of the id of each session it is good for, base64url; absent = all that the key may read. */
+  sessions: z.string().optional(),
+  /** Good for the feed of its user too. */
+  user: z.boolean(),
+});
+export type Ticket = z.infer<typeof Ticket>;
+
 /** Metadata keys of gRPC calls between services. */
 export const METADATA = {
   principal: 'margay-principal',

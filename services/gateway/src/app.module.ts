@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { APP_INTERCEPTOR } from '@nestjs/core';
 import { AuthController } from './auth/auth.controller';
+import { TicketController } from './auth/ticket.controller';
 import { CatalogController } from './catalog/catalog.controller';
 import { CatalogService } from './catalog/catalog.service';
 import { AnswerInterceptor } from './http/answer';
@@ -19,6 +20,7 @@ export const CONTROLLERS = [
   BlobController,
   CatalogController,
   AuthController,
+  TicketController,
   SystemController,
 ];
 

@@ -3,19 +3,21 @@ import type { Socket } from 'node:net';
 import { NestFactory } from '@nestjs/core';
 import type { NestFastifyApplication } from '@nestjs/platform-fastify';
 import { subjects } from '@margay/contracts';
-import { nestLogger, systemPrincipal, type Logger } from '@margay/platform';
+import { nestLogger, systemPrincipal, type KeyRing, type Logger } from '@margay/platform';
 import type { Registry } from 'prom-client';
 import { AppModule } from './app.module';
 import { Admission } from './auth/admission';
 import { Authenticator } from './auth/authenticator';
 import { RateLimiter, type RateLimit } from './auth/rate-limiter';
+import { Tickets } from './auth/tickets';
 import { Backends } from './backends';
 import { refuseExpectations } from './http/broken-requests';
 import { ErrorFilter } from './http/error.filter';
 import { addHooks, enableCors, fastifyAdapter } from './http/server';
 import { GatewayMetrics } from './metrics';
 import type { StreamSettings } from './stream/settings';
-import { StreamHub, type HubBus } from './stream/stream-hub';
+import type { HubBus } from './stream/live-bus';
+import { StreamHub } from './stream/stream-hub';
 
 const IDLE_SWEEP_MS = 50;
 const CLOSE_GRACE_MS = 10_000;
@@ -23,6 +25,8 @@ const CLOSE_GRACE_MS = 10_000;
 export interface GatewayParts {
   listen: { host: string; port: number };
   backends: Backends;
+  /** Signs tickets. */
+  keys: KeyRing;
   bus: HubBus;
   corsOrigins: '*' | string[];
   rateLimit: RateLimit;
@@ -50,12 +54,14 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
     masterToken,
   });
   const hub = new StreamHub({ backends, bus, authenticator, settings: parts.streams, metrics, logger });
-  const admission = new Admission(authenticator, new RateLimiter(parts.rateLimit), metrics);
+  const tickets = new Tickets(parts.keys, authenticator);
+  const admission = new Admission(authenticator, tickets, new RateLimiter(parts.rateLimit), metrics);
   const filter = new ErrorFilter(logger);
 
   const provided = [
     { provide: Backends, useValue: backends },
     { provide: StreamHub, useValue: hub },
+    { provide: Tickets, useValue: tickets },
   ];
   const root = { module: AppModule, global: true, providers: provided, exports: provided };
   const options = { logger: nestLogger(logger), bodyParser: false, abortOnError: false };

@@ -21,6 +21,7 @@ export async function startGateway(
   const gateway = await startGatewayApp({
     listen: config.listen,
     backends,
+    keys,
     bus,
     corsOrigins: config.corsOrigins,
     rateLimit: config.rateLimit,

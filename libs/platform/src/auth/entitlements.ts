@@ -1,11 +1,12 @@
 import type { Principal } from '@margay/contracts';
 
-export type TokenKind = 'principal' | 'run-grant' | 'sandbox-grant';
+export type TokenKind = 'principal' | 'run-grant' | 'sandbox-grant' | 'ticket';
 
 /** Services that may sign a grant of each kind. */
 const GRANT_ISSUERS: Record<Exclude<TokenKind, 'principal'>, string> = {
   'run-grant': 'session',
   'sandbox-grant': 'tool-executor',
+  ticket: 'gateway',
 };
 
 /** What each service may assert about who acts; all others only themselves. */

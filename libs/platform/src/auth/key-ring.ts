@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import { Principal, RunGrant, SandboxGrant } from '@margay/contracts';
+import { Principal, RunGrant, SandboxGrant, Ticket } from '@margay/contracts';
 import { InternalError, PermissionDeniedError, UnauthenticatedError } from '@margay/errors';
 import { CompactSign, compactVerify, decodeProtectedHeader } from 'jose';
 import { LRUCache } from 'lru-cache';
@@ -12,7 +12,7 @@ export const GRANT_TTL_SECONDS = 60;
 /** A signed principal is used again for this long, so a receiver sees it with at least half its life left. */
 const REUSE_MS = 30_000;
 /** Clock skew allowed between services; sandboxes may lag more. */
-const LEEWAY_SECONDS: Record<TokenKind, number> = { principal: 5, 'run-grant': 5, 'sandbox-grant': 30 };
+const LEEWAY_SECONDS: Record<TokenKind, number> = { principal: 5, 'run-grant': 5, 'sandbox-grant': 30, ticket: 5 };
 /** Services (middle part of the proto package) that accept a run grant. */
 const RUN_GRANT_AUDIENCES = ['session', 'tools', 'mcp'];
 const CACHED_TOKENS = 20_000;
@@ -97,6 +97,11 @@ export class KeyRing {
     return this.sign('sandbox-grant', grant, ttlSeconds, grant.sandboxId);
   }
 
+  /** Only this service's own replicas accept it. */
+  async signTicket(ticket: Ticket, ttlSeconds: number): Promise<string> {
+    return this.sign('ticket', ticket, ttlSeconds, this.service);
+  }
+
   async verifyPrincipal(token: string, audience: string): Promise<Principal> {
     const { iss, claims } = await this.verify('principal', token, audience);
     const principal = claims as Principal;
@@ -110,6 +115,10 @@ export class KeyRing {
 
   async verifySandboxGrant(token: string, sandboxId: string): Promise<SandboxGrant> {
     return (await this.verify('sandbox-grant', token, sandboxId)).claims as SandboxGrant;
+  }
+
+  async verifyTicket(token: string): Promise<Ticket> {
+    return (await this.verify('ticket', token, this.service)).claims as Ticket;
   }
 
   /** The building block of the methods above; `payload` is checked by the schema of its kind when it is verified. */
@@ -151,7 +160,7 @@ export class KeyRing {
   }
 }
 
-const SCHEMAS = { principal: Principal, 'run-grant': RunGrant, 'sandbox-grant': SandboxGrant };
+const SCHEMAS = { principal: Principal, 'run-grant': RunGrant, 'sandbox-grant': SandboxGrant, ticket: Ticket };
 const typeOf = (kind: TokenKind) => `margay-${kind}`;
 
 function kidOf(token: string): string | undefined {
@@ -171,7 +180,7 @@ function parseClaims(kind: TokenKind, payload: Uint8Array): Verified {
   }
 }
 
-const wordOf = (kind: TokenKind) => (kind === 'principal' ? 'principal' : 'grant');
+const wordOf = (kind: TokenKind) => (kind === 'principal' || kind === 'ticket' ? kind : 'grant');
 
 function refused(kind: TokenKind, why: 'invalid' | 'expired', cause?: unknown) {
   const message =

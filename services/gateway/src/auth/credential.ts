@@ -14,6 +14,7 @@ export interface Credential {
 
 const KEY = /^mk_[a-z0-9]{1,8}_([0-9a-f]{32})_[A-Za-z0-9_-]{43}$/;
 const MAX_CHARS = 512;
+const TICKET_MAX_CHARS = 4_096;
 
 /** The first credential present decides: `X-API-KEY`, `Authorization: Bearer`, `?api_key=`. */
 export function credentialOf(request: FastifyRequest): Credential | undefined {
@@ -37,6 +38,14 @@ function credentialText(request: FastifyRequest): string | undefined {
   const query = (request.query as Record<string, unknown>)['api_key'];
   if (Array.isArray(query)) throw unauthorized();
   return typeof query === 'string' && query !== '' ? query : undefined;
+}
+
+/** Looked at where no key is given. */
+export function ticketOf(request: FastifyRequest): string | undefined {
+  const text = (request.query as Record<string, unknown>)['ticket'];
+  if (text === undefined || text === '') return undefined;
+  if (typeof text !== 'string' || text.length > TICKET_MAX_CHARS) throw unauthorized();
+  return text;
 }
 
 export function notProvided() {

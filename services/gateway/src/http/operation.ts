@@ -1,5 +1,6 @@
 import { applyDecorators, HttpCode, RequestMapping, RequestMethod } from '@nestjs/common';
 import { RouteConfig } from '@nestjs/platform-fastify';
+import type { TicketPurpose } from '@margay/contracts';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import type { Scope } from '../auth/scopes';
@@ -32,6 +33,8 @@ export interface Operation {
   summary: string;
   /** `any`: every accepted credential. `optional`: also none. `public`: credentials are not looked at. */
   scope: Scope | 'any' | 'optional' | 'public';
+  /** Tickets of this purpose are accepted instead of a key. */
+  ticket?: TicketPurpose;
   /** Service that answers in the end. */
   service: 'gateway' | 'session' | 'tool-executor';
   /** `reference`: of the reference API, lenient. `margay`: ours, strict (422). */

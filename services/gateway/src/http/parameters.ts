@@ -1,6 +1,7 @@
 import { createParamDecorator, type ExecutionContext } from '@nestjs/common';
 import { InternalError, InvalidArgumentError, NotFoundError } from '@margay/errors';
 import type { FastifyRequest } from 'fastify';
+import { coversSession } from '../auth/tickets';
 import { checkInput, parseJsonBody } from './input';
 import { operationOf, type Operation } from './operation';
 
@@ -42,8 +43,10 @@ export const FromQuery = createParamDecorator((_: unknown, context: ExecutionCon
 
 /** Ids of another form cannot exist, and must not reach a subject or a store. */
 export const FromSessionId = createParamDecorator((_: unknown, context: ExecutionContext) => {
-  const { session_id: id = '' } = requestOf(context).params as { session_id?: string };
-  if (!SESSION_ID.test(id)) throw new NotFoundError('session_not_found', `session ${id} not found`);
+  const request = requestOf(context);
+  const { session_id: id = '' } = request.params as { session_id?: string };
+  const isCovered = !request.caller || coversSession(request.caller, id);
+  if (!SESSION_ID.test(id) || !isCovered) throw new NotFoundError('session_not_found', `session ${id} not found`);
   return id;
 });
 

@@ -80,15 +80,31 @@ describe('OpenAPI document', () => {
 
 /** Sends the operation's sample about a session made for it. */
 async function send(harness: GatewayHarness, { method, path, sample }: Operation, key?: null) {
+  const { session } = harness;
+  const asking = await session.createSession();
+  await session.accept(asking, 'go');
+  await session.claim(asking);
+  const ended = await session.createSession();
+  await session.accept(ended, 'go');
+  await session.claim(ended);
+  await session.finish(ended);
   const made: Record<string, string> = {
-    '{session_id}': await harness.session.createSession(),
+    '{session_id}': await session.createSession(),
+    '{asking_session_id}': asking,
+    '{call_id}': await session.ask(asking),
+    '{ended_session_id}': ended,
     '{blob_id}': await harness.session.blobs.put('default', Buffer.from('x'.repeat(500))),
   };
   const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => made[sample.path?.[name] ?? ''] ?? 'missing');
-  const search = sample.query ? `?${new URLSearchParams(sample.query).toString()}` : '';
+  const query = Object.entries(sample.query ?? {}).map(([name, value]) => [name, fill(value, made)]);
+  const search = query.length > 0 ? `?${new URLSearchParams(query).toString()}` : '';
   const { headers = {}, body } = sample;
+  // A stream of many sessions has no end.
+  if (path === '/api/stream' && key !== null) return harness.head(filled + search);
   return harness.request(method, filled + search, { headers, body, ...(key === null ? { key } : {}) });
 }
+
+const fill = (text: string, made: Record<string, string>) => text.replace(/\{\w+\}/, (name) => made[name] ?? name);
 
 function resolve(document: Document, reference: string): unknown {
   const steps = reference.replace(/^#\//, '').split('/');

@@ -16,9 +16,11 @@ export class BlobController {
     path: '/api/sessions/{session_id}/blobs/{blob_id}',
     summary: 'A long text that an event only previews',
     scope: 'sessions.read',
+    ticket: 'blob',
     service: 'session',
     family: 'margay',
     errors: 'envelope',
+    query: z.object({ ticket: z.string().optional().describe('instead of a key; purpose `blob`') }),
     headers: z.object({ Range: z.string().optional().describe('one range of bytes') }),
     responses: {
       200: { description: 'the whole text', contentType: 'text/plain' },

@@ -103,8 +103,20 @@ export const ListQuery = z.object({
 });
 export type ListQuery = z.infer<typeof ListQuery>;
 
+const PAGE_MAX = 1_000;
+const PageSize = z
+  .string()
+  .refine(
+    (text) => /^\d{1,4}$/.test(text) && Number(text) >= 1 && Number(text) <= PAGE_MAX,
+    `Invalid input: 'limit' must be a whole number from 1 to ${PAGE_MAX}`,
+  );
+
 export const EventsQuery = z.object({
   after: z.string().optional().describe('only later events, exclusive: ISO-8601 or epoch seconds'),
+  before: z.string().optional().describe('only earlier events, exclusive; with `limit` it pages backwards'),
+  limit: PageSize.optional().describe(
+    `at most so many, up to ${PAGE_MAX}: the newest of the range, with \`after\` alone the oldest`,
+  ),
   truncate: z.string().optional().describe('true: long fields are cut at 2,000 characters'),
 });
 export type EventsQuery = z.infer<typeof EventsQuery>;

@@ -6,7 +6,7 @@ import { Backends } from '../backends';
 import type { Answer } from '../http/answer';
 import type { DriveFacts } from '../http/parameters';
 import { isTrue } from '../http/query';
-import { parseAfter, atOrAfter } from '../stream/cursor';
+import { parseTime } from '../stream/cursor';
 import type { CreateBody, EventsQuery, ListQuery, MessageBody, QueryBody } from './session.dto';
 import {
   presentAccepted,
@@ -81,14 +81,11 @@ export class SessionService {
   }
 
   async events({ call }: Caller, sessionId: string, query: EventsQuery): Promise<Answer> {
-    const after = parseAfter(query.after);
-    const from = after === undefined ? { $case: 'afterCommit' as const, value: 0 } : atOrAfter(after + 1).from;
     const shown = isTrue(query.truncate) ? truncateEvent : (json: string) => json;
     const frames: string[] = [];
     let end: sessionsPb.SessionState | undefined;
-    for await (const { commits, state } of this.sessions.readCommits({ sessionId, from }, call)) {
-      for (const frame of commits.flatMap((commit) => commit.frames))
-        if (after === undefined || frame.ts > after) frames.push(shown(frame.json));
+    for await (const { commits, state } of this.sessions.readCommits({ sessionId, ...rangeOf(query) }, call)) {
+      for (const { json } of commits.flatMap((commit) => commit.frames)) frames.push(shown(json));
       end = state ?? end;
     }
     if (!end) throw new UnavailableError('unavailable', `session ${sessionId} was read without its end; try again`);
@@ -112,6 +109,21 @@ export class SessionService {
 }
 
 const NOTHING_TO_CANCEL = new Set(['no_active_run', 'session_terminated']);
+
+/** Without `before` a page behind `after` goes forward; all others go back from their end. */
+function rangeOf({ after, before, limit }: EventsQuery) {
+  const afterTs = parseTime('after', after);
+  const beforeTs = parseTime('before', before);
+  const count = Number(limit ?? 0);
+  const isForward = afterTs !== undefined && beforeTs === undefined;
+  return {
+    from: afterTs === undefined ? undefined : { $case: 'atOrAfterTs' as const, value: afterTs + 1 },
+    // Nothing lies before the first microsecond, and 0 stands for no bound.
+    beforeTs: beforeTs === undefined ? 0 : Math.max(1, beforeTs),
+    last: isForward ? 0 : count,
+    first: isForward ? count : 0,
+  };
+}
 
 /** What create and query have in common. */
 function settingsOf(body: CreateBody | QueryBody, facts: DriveFacts) {

@@ -1,6 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { isoMicros, subjects, type accessPb, type LiveDelta, type Principal, type sessionsPb } from '@margay/contracts';
-import { errorOf, NotFoundError, UnauthenticatedError, type ErrorCode, type MargayError } from '@margay/errors';
+import {
+  errorOf,
+  NotFoundError,
+  UnauthenticatedError,
+  type ErrorCode,
+  type MargayError,
+  PermissionDeniedError,
+} from '@margay/errors';
 import {
   CommitLoop,
   emptyHead,
@@ -16,6 +23,8 @@ import {
   type StepCommand,
 } from '@margay/log';
 import type { GrpcHandlers } from '@margay/platform';
+
+export const CALL_TOKEN = 'token';
 
 type SessionsDefinition = typeof sessionsPb.SessionsDefinition;
 type AccessDefinition = typeof accessPb.AccessDefinition;
@@ -113,6 +122,17 @@ export class FakeSession {
     return (await this.commit(sessionId, command)).c;
   }
 
+  /** The run asks a person, with `CALL_TOKEN`. @returns the id of the call */
+  async ask(sessionId: string): Promise<string> {
+    const { run, epoch } = this.head(sessionId);
+    const callId = `${sessionId}.${epoch}.1.0`;
+    const asked = { call_id: callId, call_token: CALL_TOKEN, questions: [], timeout_seconds: null, notes_placeholder: null }; // prettier-ignore
+    const events = [{ type: 'user_question' as const, payload: asked }];
+    const questions = [{ callId, timeoutSeconds: null }];
+    await this.commit(sessionId, { kind: 'step', runId: run?.id ?? '', epoch, events, records: [], questions });
+    return callId;
+  }
+
   async finish(sessionId: string, text = 'done'): Promise<number> {
     const { run, epoch } = this.head(sessionId);
     const completion = { done: true, done_reason: 'completed', task_result: text };
@@ -145,7 +165,6 @@ export class FakeSession {
   }
 
   access(): GrpcHandlers<AccessDefinition> {
-    const refuse = () => Promise.reject(new Error('not part of these specs'));
     const authenticate = ({ secretSha256 }: accessPb.AuthenticateRequest) => {
       const key = this.keys.get(secretSha256.toString('hex'));
       if (!key) throw new UnauthenticatedError('unknown_key', 'no such key');
@@ -246,6 +265,20 @@ export class FakeSession {
         canceled: await this.ends(sessionId, 'cancel', context.principal()),
         replayed: false,
       }),
+      recoverSession: async ({ sessionId, action, idempotencyKey }, context) => {
+        await this.seen(sessionId, context.principal());
+        const run = { ...runRequest('again'), requestHash: sha256(action) };
+        const command = { kind: 'recover' as const, action: 'continue' as const, run };
+        const { answer, replayed } = await this.commit(sessionId, command, idempotencyKey);
+        return { runId: String(answer['run_id']), replayed };
+      },
+      answerQuestion: async ({ sessionId, callId, callToken, answersJson, idempotencyKey }, context) => {
+        await this.seen(sessionId, context.principal());
+        if (callToken !== CALL_TOKEN) throw new PermissionDeniedError('wrong_call_token', 'not the token');
+        const given = { callId, answers: JSON.parse(answersJson) as unknown[], notes: null, via: 'rest', text: 'said' };
+        const { answer, replayed } = await this.commit(sessionId, { kind: 'answer', ...given }, idempotencyKey);
+        return { delivery: String(answer['delivery']), replayed };
+      },
       terminateSession: async ({ sessionId }, context) => {
         const before = await this.seen(sessionId, context.principal());
         if (!before.terminated) await this.commit(sessionId, { kind: 'terminate', cancelledTriggers: 2 });
@@ -263,6 +296,9 @@ export class FakeSession {
         return { sessionIds: found.flatMap((document) => document?.sessionId ?? []) };
       },
       readBlob: (request, context) => this.readBlob(request, context.principal().tenantId),
+      // Of routes that are specified elsewhere.
+      forkSession: refuse,
+      verifySession: refuse,
       listProjects: () => {
         const project = { name: 'shop', path: '/srv/shop', description: 'a shop', available: true, source: 'config' };
         return Promise.resolve({ projectsJson: [JSON.stringify(project)] });
@@ -278,10 +314,12 @@ export class FakeSession {
     request: sessionsPb.ReadCommitsRequest,
     principal: Principal,
   ): AsyncIterable<sessionsPb.ReadCommitsResponse> {
-    const { sessionId, from } = request;
+    const { sessionId, from, beforeTs } = request;
     const head = await this.seen(sessionId, principal);
-    const isWanted = ({ ts, seq }: sessionsPb.Frame) =>
+    const isLate = ({ ts, seq }: sessionsPb.Frame) =>
       from?.$case === 'atOrAfterTs' ? ts >= from.value : from?.$case === 'afterSeq' ? seq > from.value : true;
+    const page = await this.pageOf(request, head, (frame) => isLate(frame) && (!beforeTs || frame.ts < beforeTs));
+    const isWanted = ({ seq }: sessionsPb.Frame) => page.has(seq);
     const first = from?.$case === 'afterCommit' ? from.value + 1 : 1;
     let commits: sessionsPb.Commit[] = [];
     let chars = 0;
@@ -296,6 +334,18 @@ export class FakeSession {
       chars = 0;
     }
     yield { commits, state: stateMessage(head) };
+  }
+
+  /** Numbers of the events in the page asked for. */
+  private async pageOf(
+    { sessionId, last, first }: sessionsPb.ReadCommitsRequest,
+    head: Head,
+    isWanted: (frame: sessionsPb.Frame) => boolean,
+  ): Promise<Set<number>> {
+    const seqs: number[] = [];
+    for await (const { events } of this.store.range(sessionId, 1, head.c))
+      seqs.push(...events.filter(({ seq, ts }) => isWanted({ seq, ts, json: '' })).map(({ seq }) => seq));
+    return new Set(last > 0 ? seqs.slice(-last) : first > 0 ? seqs.slice(0, first) : seqs);
   }
 
   private async *readBlob(
@@ -344,6 +394,8 @@ export class FakeSession {
     this.bus.publish(subjects.sessionEvents(document.tenantId, document.sessionId), JSON.stringify(message));
   }
 }
+
+const refuse = () => Promise.reject(new Error('not part of these specs'));
 
 type AnyHandler = (request: unknown, context: unknown) => unknown;
 type WithoutId<T> = T extends { commitId: string } ? Omit<T, 'commitId'> : never;

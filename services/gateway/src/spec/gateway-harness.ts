@@ -73,7 +73,8 @@ export class GatewayHarness {
     const [{ port: sessionPort }, { port: executorPort }] = [await session.start(), await executor.start()];
     const logger = createLogger({ service: 'gateway', level: 'debug', write: (line) => this.logLines.push(line) });
     const addresses = { session: `127.0.0.1:${sessionPort}`, toolExecutor: `127.0.0.1:${executorPort}` };
-    const backends = new Backends(addresses, { keys: await KeyRing.load(directory, 'gateway'), logger });
+    const keys = await KeyRing.load(directory, 'gateway');
+    const backends = new Backends(addresses, { keys, logger });
     this.closers.push(
       () => executor.close(50),
       () => session.close(50),
@@ -82,6 +83,7 @@ export class GatewayHarness {
     this.gateway = await startGatewayApp({
       listen: { host: '127.0.0.1', port: 0 },
       backends,
+      keys,
       bus: this.bus,
       corsOrigins: '*',
       rateLimit: { perSecond: 10_000, burst: 10_000 },
@@ -120,6 +122,12 @@ export class GatewayHarness {
     return { status: response.status, headers: response.headers, text, body: parsed(text) };
   }
 
+  /** Status and headers of an answer that goes on; the connection is given up. */
+  async head(path: string): Promise<HttpAnswer> {
+    const { response, status } = await this.follow(path);
+    return { status, headers: new Headers(response.headers as Record<string, string>), text: '', body: undefined };
+  }
+
   get(path: string, options?: RequestOptions): Promise<HttpAnswer> {
     return this.request('GET', path, options);
   }
@@ -129,9 +137,13 @@ export class GatewayHarness {
   }
 
   /** Opens a stream; it is closed with the harness. */
-  async stream(sessionId: string, query = '', headers: Record<string, string> = {}): Promise<SseReader> {
-    const url = `${this.url}/api/sessions/${sessionId}/stream${query}`;
-    const reader = await SseReader.open(url, { 'X-API-KEY': this.key.text, ...headers });
+  stream(sessionId: string, query = '', headers: Record<string, string> = {}): Promise<SseReader> {
+    return this.follow(`/api/sessions/${sessionId}/stream${query}`, { 'X-API-KEY': this.key.text, ...headers });
+  }
+
+  /** Opens any path as a stream; it is closed with the harness. */
+  async follow(path: string, headers: Record<string, string> = { 'X-API-KEY': this.key.text }): Promise<SseReader> {
+    const reader = await SseReader.open(this.url + path, headers);
     this.readers.push(reader);
     return reader;
   }

@@ -1,4 +1,4 @@
-import type { HubBus } from '../stream/stream-hub';
+import type { HubBus } from '../stream/live-bus';
 
 type Listener = (data: Uint8Array, subject: string) => void;
 

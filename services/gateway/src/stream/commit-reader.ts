@@ -13,11 +13,13 @@ export interface CommitReader {
   state(signal: AbortSignal): Promise<sessionsPb.SessionState>;
 }
 
+/** No page of the range. */
+const WHOLE = { beforeTs: 0, last: 0, first: 0 };
 const STATE_TIMEOUT_MS = 5_000;
 
 export function commitReader({ sessions }: Backends, sessionId: string, call: CallOptions): CommitReader {
   return {
-    read: (from, signal) => sessions.readCommits({ sessionId, from }, { ...call, signal }),
+    read: (from, signal) => sessions.readCommits({ sessionId, from, ...WHOLE }, { ...call, signal }),
     async state(signal) {
       const { state } = await sessions.getState({ sessionId }, { ...call, signal, timeoutMs: STATE_TIMEOUT_MS });
       if (!state) throw new UnavailableError('unavailable', `session ${sessionId} was answered without its state`);

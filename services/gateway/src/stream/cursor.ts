@@ -15,14 +15,14 @@ const EVERYTHING: Cursor = { from: { $case: 'afterCommit', value: 0 }, includes:
 /** In the year 2255: later times mean the same, that nothing stored is wanted. */
 const LAST_MICROS = Number.MAX_SAFE_INTEGER - 1;
 
-/** Whole microseconds of an `after` parameter; undefined where it is absent or empty. */
-export function parseAfter(after: string | undefined): number | undefined {
-  if (after === undefined || after.trim() === '') return undefined;
-  const micros = parseMicros(after);
+/** Whole microseconds of a time parameter, `after` or `before`; undefined where it is absent or empty. */
+export function parseTime(name: string, text: string | undefined): number | undefined {
+  if (text === undefined || text.trim() === '') return undefined;
+  const micros = parseMicros(text);
   if (micros !== undefined && Number.isFinite(micros)) return Math.min(Math.max(micros, 0), LAST_MICROS);
   throw new InvalidArgumentError(
     'bad_request',
-    "Invalid input: 'after' must be an ISO-8601 timestamp or epoch seconds",
+    `Invalid input: '${name}' must be an ISO-8601 timestamp or epoch seconds`,
   );
 }
 
@@ -31,16 +31,17 @@ export function atOrAfter(micros: number): Cursor {
   return { from: { $case: 'atOrAfterTs', value: micros }, includes: ({ ts }) => ts >= micros };
 }
 
-/**
- * `Last-Event-ID` (exclusive) wins over `after` (inclusive). An id of another store generation means all from the start.
- * The event that the id names is read too: its time stamps the fragments that follow it.
- */
+/** Behind the event with this number. That event is read too: its time stamps the fragments that follow it. */
+export function afterSeq(seq: number): Cursor {
+  return { from: { $case: 'afterSeq', value: Math.max(0, seq - 1) }, includes: (frame) => frame.seq > seq };
+}
+
+/** `Last-Event-ID` (exclusive) wins over `after` (inclusive). An id of another store generation means all from the start. */
 export function streamCursor(lastEventId: string | undefined, after: string | undefined): Cursor {
   if (lastEventId === undefined) {
-    const micros = parseAfter(after);
+    const micros = parseTime('after', after);
     return micros === undefined ? EVERYTHING : atOrAfter(micros);
   }
   const seq = Number(lastEventId.trim());
-  if (!/^\d{1,15}$/.test(lastEventId.trim()) || seq === 0) return EVERYTHING;
-  return { from: { $case: 'afterSeq', value: seq - 1 }, includes: (frame) => frame.seq > seq };
+  return !/^\d{1,15}$/.test(lastEventId.trim()) || seq === 0 ? EVERYTHING : afterSeq(seq);
 }

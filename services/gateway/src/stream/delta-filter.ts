@@ -1,5 +1,5 @@
 import type { LiveDelta } from '@margay/contracts';
-import type { Frame } from './feed-commit';
+import { typeOf, type Frame } from './feed-commit';
 
 interface AgentStep {
   runNo: number;
@@ -70,12 +70,6 @@ interface Watched {
   type: string;
   run_id?: string;
   payload: { agent_id?: string; step?: number; success?: boolean };
-}
-
-/** Type of a stored frame without parsing it: the frame begins with `ts`, `type`. */
-function typeOf(json: string): string {
-  const start = json.indexOf('"type":"') + 8;
-  return json.slice(start, json.indexOf('"', start));
 }
 
 function runNoOf(runId: string): number {

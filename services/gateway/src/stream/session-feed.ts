@@ -3,15 +3,9 @@ import { isMargayError } from '@margay/errors';
 import { ATTRIBUTE, withSyncSpan, type Logger } from '@margay/platform';
 import type { CommitReader } from './commit-reader';
 import { DeltaFilter } from './delta-filter';
-import { FeedCommit, FeedDelta } from './feed-commit';
+import { FeedCommit, FeedDelta, type FeedState, type Frame } from './feed-commit';
+import type { LiveBus } from './live-bus';
 import type { StreamSettings } from './settings';
-
-/** What a feed needs of the message bus. */
-export interface LiveBus {
-  subscribe(subject: string, listener: (data: Uint8Array, subject: string) => void): () => void;
-  /** Resolves once subscriptions are in force, or soon if the bus is down. */
-  flush(): Promise<void>;
-}
 
 /** One client of a session. */
 export interface FeedListener {
@@ -56,6 +50,8 @@ export class SessionFeed {
   private heldDeltas: FeedDelta[] = [];
   /** Highest number that is known to exist. */
   private knownC = 0;
+  /** Highest number that only the store will show, so there is nothing to wait for. */
+  private storedC = 0;
   private gapTimer: NodeJS.Timeout | undefined;
   private isReading = false;
   private isConfirming = false;
@@ -117,13 +113,19 @@ export class SessionFeed {
     this.filter.restart(recent[0]?.c ?? c);
     for (const { frames } of recent) this.filter.observe(frames);
     this.dispatchAhead();
-    this.watchGap();
+    if (c < this.storedC) this.learn(this.storedC);
+    else this.watchGap();
   }
 
-  /** A commit of this number exists; what is missing up to it is read at once. */
+  /** A commit of this number is stored; what is missing up to it is read at once. */
   learn(c: number): void {
     this.knownC = Math.max(this.knownC, c);
+    this.storedC = Math.max(this.storedC, c);
     if (this.position !== undefined && this.position < this.knownC) void this.readMissing();
+  }
+
+  private commit(after: number, c: number, frames: readonly Frame[], state: FeedState | undefined): FeedCommit {
+    return new FeedCommit({ sessionId: this.sessionId, after, c, frames, state });
   }
 
   private hear(data: Uint8Array, handle: (json: unknown) => void): void {
@@ -141,15 +143,8 @@ export class SessionFeed {
     const { running } = JSON.parse(state) as { running: boolean };
     this.knownC = Math.max(this.knownC, c);
     if (this.ahead.size >= AHEAD_MAX) this.ahead.clear();
-    this.ahead.set(
-      c,
-      new FeedCommit(
-        c - 1,
-        c,
-        frames.map(([seq, ts, text]) => ({ seq, ts, json: text })),
-        running,
-      ),
-    );
+    const announced = frames.map(([seq, ts, text]) => ({ seq, ts, json: text }));
+    this.ahead.set(c, this.commit(c - 1, c, announced, { running, json: state }));
     if (this.position === undefined) this.offerAhead(c);
     else this.dispatchAhead();
     this.watchGap();
@@ -162,7 +157,7 @@ export class SessionFeed {
   }
 
   private onDelta(json: unknown): void {
-    const delta = new FeedDelta(LiveDelta.parse(json));
+    const delta = new FeedDelta(LiveDelta.parse(json), this.sessionId);
     if (this.position === undefined) return;
     if (delta.delta.c <= this.position && this.heldDeltas.length === 0) {
       this.deliver(delta);
@@ -195,7 +190,7 @@ export class SessionFeed {
     for (const listener of this.listeners) listener.onCommit(commit);
     this.options.onDelivered?.(commit);
     if (this.heldDeltas.length > 0) this.releaseDeltas();
-    if (commit.isRunning === false) void this.confirmIdle();
+    if (commit.state?.running === false) void this.confirmIdle();
   }
 
   private releaseDeltas(): void {
@@ -220,7 +215,11 @@ export class SessionFeed {
     if (this.isReading) return;
     this.isReading = true;
     const wantedC = this.knownC;
-    await this.retrying((reader) => this.readInto(reader));
+    let readC: number;
+    do {
+      readC = this.storedC;
+      await this.retrying((reader) => this.readInto(reader));
+    } while (this.storedC > readC && this.storedC > (this.position ?? 0));
     this.isReading = false;
     this.releaseDeltas();
     this.heldDeltas = [];
@@ -234,11 +233,10 @@ export class SessionFeed {
     for await (const { commits, state } of reader.read(from, this.closing.signal)) {
       for (const { c, frames } of commits) {
         if (c <= (this.position ?? 0)) continue;
-        const isRunning = state?.c === c ? state.running : undefined;
-        this.dispatch(new FeedCommit(this.position ?? 0, c, frames, isRunning));
+        this.dispatch(this.commit(this.position ?? 0, c, frames, state?.c === c ? state : undefined));
       }
       if (state && state.c > (this.position ?? 0)) {
-        this.dispatch(new FeedCommit(this.position ?? 0, state.c, [], state.running));
+        this.dispatch(this.commit(this.position ?? 0, state.c, [], state));
       } else if (state?.running === false && state.c === this.position) void this.confirmIdle();
     }
     this.dispatchAhead();

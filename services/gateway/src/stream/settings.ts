@@ -14,6 +14,8 @@ export interface StreamSettings {
   maxUnsentBytes: number;
   /** Keys of open streams are checked again this often. */
   recheckMs: number;
+  /** The feed of a user looks so often for what it missed. */
+  userRefreshMs: number;
   /** On shutdown streams are closed over this span. */
   drainMs: number;
   retryFirstMs: number;
@@ -29,6 +31,7 @@ export const STREAM_SETTINGS: StreamSettings = {
   stallMs: 10_000,
   maxUnsentBytes: 256 * 1024,
   recheckMs: 4_000,
+  userRefreshMs: 30_000,
   drainMs: 5_000,
   retryFirstMs: 100,
   retryMaxMs: 2_000,

@@ -55,10 +55,11 @@ export class SseSocket {
     this.closed();
   }
 
-  /** Sends at once, or cuts a client that is too far behind. */
-  write(bytes: Buffer): void {
+  /** Sends at once, or cuts a client that is too far behind; it may be behind by `allowedBytes` more. */
+  write(bytes: Buffer, allowedBytes = 0): void {
     if (this.isClosed) return;
-    if (this.stalledSinceMs !== undefined && this.response.writableLength > this.options.settings.maxUnsentBytes) {
+    const maxBytes = this.options.settings.maxUnsentBytes + allowedBytes;
+    if (this.stalledSinceMs !== undefined && this.response.writableLength > maxBytes) {
       this.cut('slow');
       return;
     }

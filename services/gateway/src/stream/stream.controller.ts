@@ -1,3 +1,4 @@
+import { InvalidArgumentError } from '@margay/errors';
 import { Controller, Req, Res } from '@nestjs/common';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -7,14 +8,30 @@ import { FromCaller, FromQuery, FromSessionId } from '../http/parameters';
 import { isTrue } from '../http/query';
 import { streamCursor } from './cursor';
 import { StreamHub } from './stream-hub';
+import { Sessions } from './wanted-sessions';
+
+const inUrl = {
+  api_key: z.string().optional().describe('for clients that cannot set headers'),
+  ticket: z.string().optional().describe('instead of a key; purpose `stream`'),
+};
 
 const StreamQuery = z.object({
   after: z.string().optional().describe('first event by time, inclusive: ISO-8601 or epoch seconds'),
   ids: z.string().optional().describe('true: frames carry `id:` lines'),
   deltas: z.string().optional().describe('false: no text fragments'),
-  api_key: z.string().optional().describe('for clients that cannot set headers'),
+  ...inUrl,
 });
 type StreamQuery = z.infer<typeof StreamQuery>;
+
+const MultiplexedQuery = z.object({
+  sessions: Sessions.optional().describe(
+    'at most 100, separated by commas: `<id>` for what comes, `<id>:<seq>` for all behind an event',
+  ),
+  user: z.string().optional().describe("true: also the states of the caller's sessions, as `event: user`"),
+  deltas: z.string().optional().describe('false: no text fragments'),
+  ...inUrl,
+});
+type MultiplexedQuery = z.infer<typeof MultiplexedQuery>;
 
 const StreamHeaders = z.object({
   'Last-Event-ID': z.string().optional().describe('last event seen, exclusive; wins over `after` and switches ids on'),
@@ -29,6 +46,7 @@ export class StreamController {
     path: '/api/sessions/{session_id}/stream',
     summary: 'Events of a session as they happen (server-sent events)',
     scope: 'sessions.read',
+    ticket: 'stream',
     service: 'session',
     family: 'reference',
     errors: 'message',
@@ -51,9 +69,44 @@ export class StreamController {
         caller,
         cursor: streamCursor(lastEventId, query.after),
         withIds: lastEventId !== undefined || isTrue(query.ids),
-        withDeltas: query.deltas === undefined || isTrue(query.deltas),
+        withDeltas: withDeltas(query),
       },
       reply,
     );
   }
+
+  @Operation({
+    method: 'GET',
+    path: '/api/stream',
+    summary: 'Events of many sessions over one connection (server-sent events)',
+    scope: 'sessions.read',
+    ticket: 'stream',
+    service: 'session',
+    family: 'margay',
+    errors: 'envelope',
+    query: MultiplexedQuery,
+    responses: { 200: { description: 'frames of `event:` and `data:`', contentType: 'text/event-stream' } },
+    sample: { query: { sessions: '{session_id}:0', user: '1' }, status: 200 },
+  })
+  async streamMany(
+    @FromCaller() caller: Caller,
+    @FromQuery() query: MultiplexedQuery,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const wanted = query.sessions ?? [];
+    const isUserWanted = isTrue(query.user) && caller.ticket?.user !== false;
+    if (wanted.length === 0 && !isUserWanted) throw nothingWanted();
+    await this.hub.serveMany({ caller, wanted, isUserWanted, withDeltas: withDeltas(query) }, reply);
+  }
+}
+
+function withDeltas({ deltas }: { deltas?: string | undefined }): boolean {
+  return deltas === undefined || isTrue(deltas);
+}
+
+function nothingWanted() {
+  return new InvalidArgumentError(
+    'validation',
+    "Invalid input: 'sessions' names no session, and no 'user' is asked for",
+  );
 }
