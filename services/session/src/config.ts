@@ -42,6 +42,10 @@ export const SessionConfig = z.object({
   MARGAY_STEP_BUDGET: z.coerce.number().int().min(0).default(0),
   /** A runner whose beat has not moved for so long is lost. */
   MARGAY_RUNNER_LOST_SECONDS: z.coerce.number().positive().default(15),
+  /** Runs that a tenant whose document names no cap may have running at once; 0 = as many as there are slots. */
+  MARGAY_TENANT_CONCURRENT_RUNS: z.coerce.number().int().min(0).default(0),
+  /** Share of the runners of a tenant whose document names no weight. */
+  MARGAY_TENANT_WEIGHT: z.coerce.number().int().min(1).max(100).default(10),
   /** A run that its runner does not list in two successive heartbeats so long after it was given away is taken back. */
   MARGAY_RUN_UNLISTED_SECONDS: z.coerce.number().min(0).default(5),
 });

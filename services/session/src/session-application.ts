@@ -8,9 +8,11 @@ import {
   type ManagementServer,
   type MongoConnection,
   type NatsBus,
+  WorkWatch,
 } from '@margay/platform';
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
 import { UnavailableError } from '@margay/errors';
+import { commitKey } from '@margay/log';
 import { GridFSBucket } from 'mongodb';
 import { accessHandlers } from './access/access.grpc';
 import { AccessRepository } from './access/access.repository';
@@ -22,15 +24,19 @@ import { SessionLog } from './commits/session-log';
 import type { SessionConfig } from './config';
 import { Dispatcher } from './dispatch/dispatcher';
 import { RunGrants } from './dispatch/run-grants';
+import { ReplicaRepository } from './dispatch/replica.repository';
+import { RunQueue } from './dispatch/run-queue';
 import { RunRepository } from './dispatch/run.repository';
 import { RunnerWatch } from './dispatch/runner-watch';
 import { RunnerRepository } from './dispatch/runner.repository';
+import { TenantLimits } from './dispatch/tenant-limits';
 import { EffectsService } from './effects/effects.service';
 import { Janitor } from './effects/janitor';
 import { SessionRepository } from './effects/session.repository';
 import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
 import { LeaseRepository } from './leases/lease.repository';
+import { registerManagement } from './management';
 import { SessionMetrics } from './metrics';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
@@ -80,7 +86,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const blobs = new MongoBlobStore(new GridFSBucket(db));
     const sessionRows = new SessionRepository(db.collection('sessions'));
     const runRows = new RunRepository(db.collection('runs'));
-    const runnerRows = new RunnerRepository(db.collection('runners'));
+    const runnerRows = new RunnerRepository(db.collection('runners'), instance);
+    const replicaRows = new ReplicaRepository(db.collection('instances'), instance);
     const leases = new LeaseRepository(db.collection('leases'), instance);
     const accessRows = new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys'));
     const tags = new TagRepository(db.collection('tags'));
@@ -112,20 +119,29 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       log,
       runs: runRows,
       runners: runnerRows,
+      replicas: replicaRows,
       logger,
       lostAfterMs: config.MARGAY_RUNNER_LOST_SECONDS * 1_000,
       unlistedAfterMs: config.MARGAY_RUN_UNLISTED_SECONDS * 1_000,
       pool: config.MARGAY_POOL,
       onTakeover: (cause) => metrics.takeovers.inc({ cause }),
     });
+    const limits = new TenantLimits((tenantIds) => accessRows.shares(tenantIds), {
+      weight: config.MARGAY_TENANT_WEIGHT,
+      maxRunning: config.MARGAY_TENANT_CONCURRENT_RUNS || Infinity,
+    });
+    const queue = new RunQueue({ runs: runRows, limits, leases, logger });
     const dispatcher = new Dispatcher(
       {
         log,
         runs: runRows,
+        queue,
+        limits,
         grants,
         bus,
         logger,
         giveBack: (row) => watch.takeOver(row, 'drain'),
+        applied: (sessionId, c) => effects.settled(commitKey(sessionId, c)),
         onAssigned: (row, queuedMs) => {
           const lostMs = watch.takenOverSince(row._id);
           if (lostMs !== undefined) metrics.takeoverDuration.observe((performance.now() - lostMs) / 1_000);
@@ -147,15 +163,18 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const recovery = new RecoveryService(runPorts);
     const questions = new QuestionsService({ ...runPorts, questions: questionRows });
 
+    const effectsUnderWay = new WorkWatch();
     log.onCommitted((document) => {
       publishCommit(bus, document);
-      void effects.apply(document);
+      void effectsUnderWay.track(effects.apply(document));
       metrics.countEnded(document);
     });
     const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger, ...this.context.connectionAge })
       .add(
         sessionsPb.SessionsDefinition,
-        storeHandlers(sessionsHandlers({ sessions, recovery, questions, log, store, blobs, rows: sessionRows, projects, models })),
+        storeHandlers(
+          sessionsHandlers({ sessions, recovery, questions, log, store, blobs, rows: sessionRows, projects, models }),
+        ),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
       .add(
@@ -163,7 +182,18 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         runnersHandlers({ log, bus, dispatcher, watch, runners: runnerRows, grants, journals, logger }),
       );
     await server.start();
-    const removeChecks = this.registerManagement(runRows, dispatcher, metrics);
+    const removeChecks = registerManagement({
+      management,
+      metrics,
+      bus,
+      runs: runRows,
+      runners: runnerRows,
+      dispatcher,
+      effects: effectsUnderWay,
+      pool: config.MARGAY_POOL,
+      pingStore: () => this.mongo.ping(),
+      checkClock: () => this.checkClock(),
+    });
     dispatcher.start();
     watch.start();
     journals.start();
@@ -180,6 +210,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       await closed;
       journals.stop();
       log.close();
+      await within(CLOSE_GRACE_MS, watch.leave());
       await within(CLOSE_GRACE_MS, Promise.all([janitor.stop(), effects.idle()]));
       executor.close();
     };
@@ -193,32 +224,6 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const { db } = this.mongo.connection;
     // Without a connection the check of the store says so.
     if (db) await checkClock(db);
-  }
-
-  private registerManagement(runs: RunRepository, dispatcher: Dispatcher, metrics: SessionMetrics): () => void {
-    const { management, bus, config } = this.context;
-    const removals = [
-      management.registerCheck('session.store', 'ready', () => this.mongo.ping()),
-      management.registerCheck('session.clock', 'ready', () => this.checkClock()),
-      management.registerCheck('session.nats', 'ready', () =>
-        bus.isConnected ? undefined : { degraded: 'NATS is down' },
-      ),
-      management.registerRoute('/internal/demand/', async (pool) => {
-        const { queued, running } = await runs.demand(pool);
-        return { body: { pool, queued, running, demand: queued + running } };
-      }),
-    ];
-    metrics.showDemand(config.MARGAY_POOL, () => runs.demand(config.MARGAY_POOL));
-    const gauge = setInterval(() => {
-      const { free, held } = dispatcher.slots(config.MARGAY_POOL);
-      metrics.runnerSlots.set({ pool: config.MARGAY_POOL, state: 'free' }, free);
-      metrics.runnerSlots.set({ pool: config.MARGAY_POOL, state: 'held' }, held);
-    }, 5_000);
-    gauge.unref();
-    return () => {
-      clearInterval(gauge);
-      for (const remove of removals) remove();
-    };
   }
 }
 

@@ -1,5 +1,6 @@
 import { Role } from '@margay/contracts';
 import type { Collection } from 'mongodb';
+import type { TenantShare } from '../dispatch/tenant-limits';
 import { isDuplicateKey } from '../store/mongo-errors';
 
 export interface TenantRow {
@@ -9,7 +10,22 @@ export interface TenantRow {
   slug: string;
   name: string;
   state: 'active' | 'suspended' | 'deleting' | 'deleted';
+  /** Its share of the runners beside others, 1–100; absent = the installation's default. */
+  weight?: number;
+  /** What it can't exceed; a limit that is absent is the installation's default. */
+  ceilings?: TenantCeilings;
   createdAt: Date;
+}
+
+export interface TenantCeilings {
+  /** Runs running at once; more wait in the queue. */
+  concurrentRuns?: number;
+}
+
+/** What of a tenant's document may change. */
+export interface TenantChange {
+  weight?: number;
+  concurrentRuns?: number;
 }
 
 export interface MemberRow {
@@ -63,6 +79,25 @@ export class AccessRepository {
 
   async findTenant(id: string): Promise<TenantRow | undefined> {
     return (await this.tenants.findOne({ _id: id })) ?? undefined;
+  }
+
+  /** Shares of the runners; tenants that do not exist are left out. */
+  async shares(tenantIds: readonly string[]): Promise<TenantShare[]> {
+    const rows = await this.tenants.find({ _id: { $in: [...tenantIds] } }).toArray();
+    return rows.map(({ _id, weight, ceilings }) => ({
+      tenantId: _id,
+      ...(weight === undefined ? {} : { weight }),
+      ...(ceilings?.concurrentRuns === undefined ? {} : { maxRunning: ceilings.concurrentRuns }),
+    }));
+  }
+
+  /** @returns false where there is no such tenant */
+  async changeTenant(id: string, { weight, concurrentRuns }: TenantChange): Promise<boolean> {
+    const set = {
+      ...(weight === undefined ? {} : { weight }),
+      ...(concurrentRuns === undefined ? {} : { 'ceilings.concurrentRuns': concurrentRuns }),
+    };
+    return (await this.tenants.updateOne({ _id: id }, { $set: set })).matchedCount === 1;
   }
 
   async findKey(id: string): Promise<KeyRow | undefined> {

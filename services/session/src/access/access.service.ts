@@ -8,11 +8,13 @@ import {
   UnauthenticatedError,
 } from '@margay/errors';
 import type { NatsBus } from '@margay/platform';
-import type { AccessRepository, KeyRow, TenantRow } from './access.repository';
+import type { AccessRepository, KeyRow, TenantChange, TenantRow } from './access.repository';
 import { keyIdOf, makeKey, secretHash } from './api-key';
 
 const SLUG = /^[a-z0-9](-?[a-z0-9]){1,38}$/;
 const RESERVED_SLUGS = new Set(['platform', 'system', 'api', 'admin']);
+const WEIGHT_MIN = 1;
+const WEIGHT_MAX = 100;
 const KEY_TTL_DAYS = 365;
 const DAY_MS = 86_400_000;
 export const FIRST_TENANT = 'default';
@@ -60,6 +62,22 @@ export class AccessService {
     if (!(await this.repository.insertTenant(tenantRow(id, slug, name || slug))))
       throw new AlreadyExistsError('slug_taken', `a tenant '${slug}' exists`);
     return id;
+  }
+
+  /**
+   * Changes a tenant's share of the runners; it acts at once, or within 5 s where the announcement is lost.
+   * @throws NotFoundError `tenant_not_found`; InvalidArgumentError `invalid_share`
+   */
+  async changeTenant(tenantId: string, change: TenantChange): Promise<void> {
+    const { weight = WEIGHT_MIN, concurrentRuns = 0 } = change;
+    if (!isWholeWithin(weight, WEIGHT_MIN, WEIGHT_MAX) || !isWholeWithin(concurrentRuns, 0, Number.MAX_SAFE_INTEGER))
+      throw new InvalidArgumentError(
+        'invalid_share',
+        `a weight is a whole number from ${WEIGHT_MIN} to ${WEIGHT_MAX}, and a cap one from 0`,
+      );
+    if (!(await this.repository.changeTenant(tenantId, change)))
+      throw new NotFoundError('tenant_not_found', `tenant ${tenantId} not found`);
+    this.bus.publish(subjects.config('tenants'), tenantId);
   }
 
   /**
@@ -154,6 +172,10 @@ function isValid(key: KeyRow, secretSha256: Uint8Array): boolean {
   const stored = Buffer.from(key.secretHash, 'hex');
   if (stored.length !== secretSha256.length || !timingSafeEqual(stored, secretSha256)) return false;
   return key.revokedAt === null && (key.expiresAt === null || key.expiresAt > new Date());
+}
+
+function isWholeWithin(value: number, min: number, max: number): boolean {
+  return Number.isInteger(value) && value >= min && value <= max;
 }
 
 function unauthorized(): Error {

@@ -2,14 +2,14 @@ import type { runnersPb } from '@margay/contracts';
 import { AttachedRunner } from './attached-runner';
 
 const held = (runId: string) => ({ sessionId: 's', runId, epoch: 2 });
-const assignment = (runId: string) => ({ ...held(runId), claimC: 1, grant: '', traceparent: '' });
+const assignment = (runId: string) => ({ ...held(runId), claimC: 1, grant: '', traceparent: '', isolated: false });
 
 let sent: runnersPb.AttachResponse[];
 let runner: AttachedRunner;
 
 beforeEach(() => {
   sent = [];
-  runner = new AttachedRunner('i', 'p', 1, { send: (message) => sent.push(message), end: () => undefined });
+  runner = new AttachedRunner('i', 'p', 5, 1, { send: (message) => sent.push(message), end: () => undefined });
 });
 
 describe('an attached runner', () => {

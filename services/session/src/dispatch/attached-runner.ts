@@ -29,6 +29,7 @@ export class AttachedRunner {
   constructor(
     readonly instance: string,
     readonly pool: string,
+    readonly slots: number,
     readonly generation: number,
     private readonly stream: RunnerStream,
   ) {}

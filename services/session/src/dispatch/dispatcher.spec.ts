@@ -3,7 +3,10 @@ import { emptyHead, type Command, type CommitDocument, type CommitOutcome, type 
 import { createLogger } from '@margay/platform';
 import { AttachedRunner } from './attached-runner';
 import { Dispatcher, type DispatcherPorts } from './dispatcher';
-import type { RunRow } from './run.repository';
+import type { TenantLimit } from './fairness';
+import { RunQueue } from './run-queue';
+import type { RunningCount, RunRow } from './run.repository';
+import { TenantLimits } from './tenant-limits';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
 
@@ -15,6 +18,13 @@ let projected: RunRow[];
 let givenBack: RunRow[];
 let published: string[];
 let looks: number;
+let running: RunningCount[];
+let shares: Record<string, Partial<TenantLimit>>;
+/** Leases that another replica holds. */
+let heldElsewhere: Set<string>;
+/** What commits owe to the queue is applied when this resolves. */
+let applied: () => Promise<void>;
+let subscribed: Map<string, () => void>;
 let dispatcher: Dispatcher;
 
 function row(id: string, fields: Partial<RunRow> = {}): RunRow {
@@ -31,7 +41,10 @@ const stored = async (claim: Command & { kind: 'claim' }) => ({ ok: true, c: 3, 
 
 function runner(instance: string, free: number): { runner: AttachedRunner; runs: () => string[] } {
   const sent: runnersPb.AttachResponse[] = [];
-  const made = new AttachedRunner(instance, 'p', 1, { send: (message) => sent.push(message), end: () => undefined });
+  const made = new AttachedRunner(instance, 'p', free, 1, {
+    send: (message) => sent.push(message),
+    end: () => undefined,
+  });
   made.onHeartbeat(free, []);
   dispatcher.attach(made);
   const runs = () => sent.flatMap(({ message }) => (message?.$case === 'assign' ? [message.value.runId] : []));
@@ -43,17 +56,43 @@ const settled = async (): Promise<void> => {
 };
 
 /** A run is queued by a commit of this replica. */
-function commitQueued(id: string): void {
+function commitQueued(id: string, { epoch = 1, c = 3, tenantId = 't' } = {}): void {
   const { runId, owner } = { runId: `${id}:r1`, owner: null };
-  const head = headOf({ kind: 'claim', commitId: '', runId, epoch: 0, owner: '' });
-  const queued = { ...head, run: head.run && { ...head.run, state: 'queued' as const, owner } };
-  const effects = [{ kind: 'run' as const, runId, state: 'queued' as const, epoch: 1, owner }];
-  for (const listener of listeners) listener({ head: queued, effects } as unknown as CommitDocument);
+  const head = headOf({ kind: 'claim', commitId: '', runId, epoch: epoch - 1, owner: '' });
+  const queued = { ...head, c, tenantId, run: head.run && { ...head.run, state: 'queued' as const, owner } };
+  const effects = [{ kind: 'run' as const, runId, state: 'queued' as const, epoch, owner }];
+  announce({ sessionId: id, c, tenantId, head: queued, effects });
+}
+
+/** A run leaves by a commit of this replica: it ends, or waits for somebody. */
+function commitLeft(id: string, state: 'done' | 'waiting' = 'done', tenantId = 't'): void {
+  const effects = [{ kind: 'run' as const, runId: `${id}:r1`, state, epoch: 3, owner: null }];
+  announce({ sessionId: id, c: 9, tenantId, head: emptyHead(id), effects });
+}
+
+function announce(document: object): void {
+  for (const listener of listeners) listener(document as CommitDocument);
 }
 
 beforeEach(() => {
   [queue, claims, listeners, projected, givenBack, published, looks] = [[], [], [], [], [], [], 0];
+  [running, shares, heldElsewhere, subscribed] = [[], {}, new Set(), new Map()];
   answer = stored;
+  applied = () => Promise.resolve();
+  const runs = {
+    queued: async () => {
+      looks += 1;
+      return queue;
+    },
+    running: async () => running,
+    project: async (changed: RunRow) => void projected.push(changed),
+  };
+  const find = async (ids: readonly string[]) => ids.map((tenantId) => ({ tenantId, ...shares[tenantId] }));
+  const limits = new TenantLimits(find, { weight: 10, maxRunning: Infinity });
+  const leases = {
+    hold: async (name: string) => !heldElsewhere.has(name),
+    release: async () => undefined,
+  };
   const ports = {
     log: {
       onCommitted: (listener: never) => {
@@ -65,17 +104,19 @@ beforeEach(() => {
         return answer(claim);
       },
     },
-    runs: {
-      queued: async () => {
-        looks += 1;
-        return queue;
-      },
-      running: async () => [],
-      project: async (changed: RunRow) => void projected.push(changed),
-    },
+    runs,
+    limits,
+    queue: new RunQueue({ runs, limits, leases, logger }),
     grants: { sign: async () => 'grant' },
-    bus: { subscribe: () => () => undefined, publish: (subject: string) => published.push(subject) },
+    bus: {
+      subscribe: (subject: string, listener: () => void) => {
+        subscribed.set(subject, listener);
+        return () => undefined;
+      },
+      publish: (subject: string) => published.push(subject),
+    },
     giveBack: async (changed: RunRow) => void givenBack.push(changed),
+    applied: () => applied(),
     onAssigned: () => undefined,
   };
   dispatcher = new Dispatcher({ ...(ports as unknown as DispatcherPorts), logger }, ['p']);
@@ -84,11 +125,15 @@ beforeEach(() => {
 afterEach(() => dispatcher.stop());
 
 describe('the dispatcher', () => {
-  it('gives a run that was just queued to the freest runner at once, without a look at the queue', async () => {
+  it('gives a run that was just queued to the freest runner at once, of a tenant without a cap without a look', async () => {
     const [few, many] = [runner('few', 1), runner('many', 5)];
     commitQueued('a');
     await settled();
-    expect([few.runs(), many.runs(), looks]).toEqual([[], ['a:r1'], 0]);
+    expect([few.runs(), many.runs(), looks]).toEqual([[], ['a:r1'], 1]);
+    // From now on it is known that the tenant has no cap.
+    commitQueued('b');
+    await settled();
+    expect([many.runs(), looks]).toEqual([['a:r1', 'b:r1'], 1]);
   });
 
   it('nudges the others where no slot is free here', () => {
@@ -174,5 +219,132 @@ describe('the dispatcher', () => {
     commitQueued('b');
     await settled();
     expect([claims, runs()]).toEqual([[], []]);
+  });
+});
+
+describe('a tenant with a cap', () => {
+  const runningOf = (tenantId: string, runs: number): void => {
+    running = runs === 0 ? [] : [{ tenantId, principal: 'u', runs }];
+  };
+
+  beforeEach(() => {
+    shares = { t: { maxRunning: 2 } };
+  });
+
+  it('gets no run beyond it, while others do', async () => {
+    const { runs } = runner('only', 9);
+    applied = async () => runningOf('t', 2);
+    queue = [row('a'), row('b'), row('c'), row('o', { tenantId: 'other' })];
+    await dispatcher.dispatch('p');
+    await settled();
+    expect(runs().toSorted()).toEqual(['a:r1', 'b:r1', 'o:r1']);
+  });
+
+  it('does not get past it by claims whose rows are not written yet', async () => {
+    const { runs } = runner('only', 9);
+    const writes: (() => void)[] = [];
+    applied = () => new Promise((resolve) => writes.push(resolve));
+    for (const id of ['a', 'b', 'c']) {
+      commitQueued(id);
+      await settled();
+    }
+    expect(runs()).toEqual(['a:r1']);
+    runningOf('t', 1);
+    queue = [row('b'), row('c')];
+    for (const write of writes.splice(0)) write();
+    await settled();
+    expect(runs()).toEqual(['a:r1', 'b:r1']);
+  });
+
+  it('gets its next run when one of it has left and the count shows it, at any replica', async () => {
+    const { runs } = runner('only', 9);
+    runningOf('t', 2);
+    queue = [row('a'), row('b')];
+    await dispatcher.dispatch('p');
+    await settled();
+    expect(runs()).toEqual([]);
+    applied = async () => runningOf('t', 1 + claims.length);
+    commitLeft('x');
+    await settled();
+    expect(runs()).toEqual(['a:r1']);
+    expect(published).toEqual(['margay.dispatch.p']);
+  });
+
+  it('has room for a run while another of it waits for somebody', async () => {
+    const { runs } = runner('only', 9);
+    runningOf('t', 2);
+    queue = [row('a')];
+    await dispatcher.dispatch('p');
+    applied = async () => runningOf('t', 1);
+    commitLeft('x', 'waiting');
+    await settled();
+    expect(runs()).toEqual(['a:r1']);
+  });
+
+  it('keeps runs of others from no slot: they start at once although runs of it wait', async () => {
+    const { runs } = runner('only', 9);
+    runningOf('t', 2);
+    queue = [row('a')];
+    await dispatcher.dispatch('p');
+    commitQueued('o', { tenantId: 'other' });
+    await settled();
+    expect(runs()).toEqual(['o:r1']);
+  });
+
+  it('is counted by one replica at a time near it', async () => {
+    const { runs } = runner('only', 9);
+    heldElsewhere.add('dispatch/t');
+    queue = [row('a'), row('o', { tenantId: 'other' })];
+    await dispatcher.dispatch('p');
+    await settled();
+    expect(runs()).toEqual(['o:r1']);
+    heldElsewhere.clear();
+    // It is looked at again soon, without a nudge.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(runs()).toEqual(['o:r1', 'a:r1']);
+  });
+
+  it('asks for no lease far below it', async () => {
+    const { runs } = runner('only', 9);
+    shares = { t: { maxRunning: 50 } };
+    heldElsewhere.add('dispatch/t');
+    queue = [row('a')];
+    await dispatcher.dispatch('p');
+    await settled();
+    expect(runs()).toEqual(['a:r1']);
+  });
+
+  it('is looked at again when limits have changed', async () => {
+    const { runs } = runner('only', 9);
+    runningOf('t', 2);
+    queue = [row('a')];
+    await dispatcher.dispatch('p');
+    shares = { t: { maxRunning: 3 } };
+    subscribed.get('margay.config.tenants')?.();
+    await settled();
+    expect(runs()).toEqual(['a:r1']);
+  });
+});
+
+describe('a run that was given back', () => {
+  it('starts again at once the first time, and is not offered in a circle', async () => {
+    const { runner: only, runs } = runner('only', 1);
+    for (let life = 0; life < 20; life++) {
+      commitQueued('a', { epoch: 1 + 2 * life, c: 2 + 2 * life });
+      await settled();
+      only.onHeartbeat(1, []);
+      only.onHeartbeat(1, []);
+    }
+    expect(runs()).toEqual(['a:r1', 'a:r1']);
+  });
+
+  it('holds up no other', async () => {
+    const { runs } = runner('only', 5);
+    for (let life = 0; life < 5; life++) commitQueued('a', { epoch: 1 + 2 * life, c: 2 + 2 * life });
+    queue = [row('a', { epoch: 9, c: 10 }), row('b')];
+    await dispatcher.dispatch('p');
+    await settled();
+    expect(runs()).toContain('b:r1');
+    expect(claims.some(({ runId, epoch }) => runId === 'a:r1' && epoch === 9)).toBe(false);
   });
 });

@@ -4,22 +4,31 @@ import type { Logger, NatsBus } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { AttachedRunner } from './attached-runner';
-import { Load, pickFairly } from './fairness';
+import { HandBacks } from './hand-backs';
 import type { RunGrants } from './run-grants';
+import type { QueueLook, RunQueue } from './run-queue';
 import { rowOfRun, runRowOf, type RunRepository, type RunRow } from './run.repository';
+import type { TenantLimits } from './tenant-limits';
 
 const POLL_MS = 1_000;
-const CANDIDATES = 200;
+/** Another replica counts for a tenant near its cap: it is done soon. */
+const COUNTED_ELSEWHERE_MS = 50;
+/** A run that was just queued here has its row in the store by then. */
+const FRESH_MS = 2_000;
 const CLAIMED_MAX = 20_000;
 
 export interface DispatcherPorts {
   log: SessionLog;
-  runs: RunRepository;
+  runs: Pick<RunRepository, 'project'>;
+  queue: RunQueue;
+  limits: TenantLimits;
   grants: RunGrants;
   bus: NatsBus;
   logger: Logger;
   /** Takes back a run that was claimed for a runner which is gone. */
   giveBack: (row: RunRow) => Promise<void>;
+  /** Resolves once what a commit of this replica owes to the queue was tried. */
+  applied: (sessionId: string, c: number) => Promise<void>;
   /** @param queuedMs how long it was queued, as far as this replica knows */
   onAssigned: (row: RunRow, queuedMs: number | undefined) => void;
 }
@@ -32,15 +41,24 @@ export class Dispatcher {
   /** No claim begins any more. */
   isStopped = false;
   private readonly runners = new Map<string, AttachedRunner>();
-  private readonly running = new Set<string>();
+  /** Pools that are being looked at, and since when. */
+  private readonly looking = new Map<string, number>();
   private readonly again = new Set<string>();
   /** Pools whose queue held runs when no slot was free: new runs wait behind those. */
   private readonly backlogged = new Set<string>();
+  /** Tenants with runs in the queue of a pool that wait for others of theirs to leave. */
+  private readonly capped = new Map<string, Set<string>>();
+  private readonly handBacks = new HandBacks();
+  /** Runs that were just queued here and go through the queue. */
+  private readonly fresh = new LRUCache<string, RunRow>({ max: CLAIMED_MAX, ttl: FRESH_MS });
+  /** Claims whose rows may not show them yet. */
+  private readonly underWay = new Map<string, RunRow>();
   /** (run, epoch) pairs claimed here: their queue rows may say `queued` for a moment longer. */
   private readonly claimed = new LRUCache<string, true>({ max: CLAIMED_MAX });
   /** When runs were seen to be queued, on the monotonic clock. */
   private readonly queuedAtMs = new LRUCache<string, number>({ max: CLAIMED_MAX });
   private timer?: NodeJS.Timeout;
+  private soonTimer?: NodeJS.Timeout;
   private readonly stops: (() => void)[] = [];
 
   constructor(
@@ -51,8 +69,9 @@ export class Dispatcher {
   start(): void {
     for (const pool of this.pools)
       this.stops.push(this.ports.bus.subscribe(subjects.dispatch(pool), () => void this.dispatch(pool)));
+    this.stops.push(this.ports.bus.subscribe(subjects.config('tenants'), () => this.onLimitsChanged()));
     this.stops.push(this.ports.log.onCommitted((document) => this.onCommitted(document)));
-    this.timer = setInterval(() => this.pools.forEach((pool) => void this.dispatch(pool)), POLL_MS);
+    this.timer = setInterval(() => this.dispatchAll(), POLL_MS);
     this.timer.unref();
   }
 
@@ -60,7 +79,13 @@ export class Dispatcher {
   stop(): void {
     this.isStopped = true;
     clearInterval(this.timer);
+    clearTimeout(this.soonTimer);
     for (const stop of this.stops) stop();
+  }
+
+  /** For how long the longest look at a queue has been going on; 0 while none is. */
+  lookingMs(nowMs = performance.now()): number {
+    return Math.max(0, ...[...this.looking.values()].map((sinceMs) => nowMs - sinceMs));
   }
 
   /** Sends all runners to other replicas. */
@@ -91,11 +116,11 @@ export class Dispatcher {
 
   /** Looks at the queue of a pool until it is empty or no slot is free. One look at a time; a call meanwhile repeats it. */
   async dispatch(pool: string): Promise<void> {
-    if (this.running.has(pool)) {
+    if (this.looking.has(pool)) {
       this.again.add(pool);
       return;
     }
-    this.running.add(pool);
+    this.looking.set(pool, performance.now());
     try {
       do {
         this.again.delete(pool);
@@ -104,17 +129,19 @@ export class Dispatcher {
     } catch (error) {
       this.ports.logger.warn({ err: error, pool }, 'the run queue could not be read');
     } finally {
-      this.running.delete(pool);
+      this.looking.delete(pool);
     }
   }
 
   /** A run that was just queued here starts at once if a runner is free: the claim makes it safe, the row may follow. */
-  private onCommitted({ head, effects }: CommitDocument): void {
+  private onCommitted(document: CommitDocument): void {
+    const { head, effects } = document;
     for (const effect of effects) {
       if (effect.kind !== 'run') continue;
       if (effect.state === 'queued') this.queuedAtMs.set(effect.runId, performance.now());
       if (effect.state !== 'queued') this.onRunLeft(effect.runId, effect.owner);
       else if (head.run) this.offer(head, head.run.pool);
+      if (effect.state !== 'running') this.onLessRunning(document);
     }
   }
 
@@ -125,32 +152,80 @@ export class Dispatcher {
     }
   }
 
+  /** A tenant may have come below its cap: its runs are looked at once the count shows it, also by other replicas. */
+  private onLessRunning({ sessionId, c, tenantId }: CommitDocument): void {
+    const pools = this.pools.filter((pool) => this.capped.get(pool)?.has(tenantId));
+    if (pools.length === 0) return;
+    void this.ports.applied(sessionId, c).then(() => {
+      if (!this.isStopped) for (const pool of pools) this.ports.bus.publish(subjects.dispatch(pool), '');
+      for (const pool of pools) void this.dispatch(pool);
+    });
+  }
+
+  private onLimitsChanged(): void {
+    this.ports.limits.forget();
+    this.dispatchAll();
+  }
+
+  private dispatchAll(): void {
+    for (const pool of this.pools) void this.dispatch(pool);
+  }
+
   private offer(head: Head, pool: string): void {
     const row = runRowOf(head);
     if (!row) return;
     this.onRunLeft(row._id, null);
+    if (this.handBacks.isDelayed(row)) return;
     const runner = this.backlogged.has(pool) ? undefined : this.freest(pool);
-    if (runner) this.claim(runner, row);
-    else this.ports.bus.publish(subjects.dispatch(pool), '');
+    if (!runner) return this.ports.bus.publish(subjects.dispatch(pool), '');
+    if (this.ports.limits.peek(row.tenantId)?.maxRunning === Infinity) return void this.claim(runner, row);
+    // Runs of its tenant have to be counted first.
+    this.fresh.set(lifeOf(row), row);
+    void this.dispatch(pool);
   }
 
   private async drainQueue(pool: string): Promise<void> {
     if (!this.freest(pool)) return;
-    const rows = await this.ports.runs.queued(pool, CANDIDATES);
-    let queued = rows.filter((row) => !this.claimed.has(lifeOf(row)));
-    for (const { _id } of queued) if (!this.queuedAtMs.has(_id)) this.queuedAtMs.set(_id, performance.now());
+    const look = await this.ports.queue.look(pool, {
+      fresh: [...this.fresh.values()].filter((row) => row.pool === pool),
+      underWay: [...this.underWay.values()],
+      isOffered: (row) => this.isOffered(row),
+    });
     this.backlogged.delete(pool);
-    if (queued.length === 0) return;
-    const load = new Load(await this.ports.runs.running(pool));
-    while (queued.length > 0) {
-      const runner = this.freest(pool);
-      if (!runner) break;
-      const row = pickFairly(queued, load);
-      queued = queued.filter((other) => other !== row);
-      load.add(row.tenantId, row.principal);
-      this.claim(runner, row);
+    this.capped.delete(pool);
+    if (!look) return;
+    const gated: Promise<void>[] = [];
+    for (let runner = this.freest(pool); runner; runner = this.freest(pool)) {
+      const row = look.next();
+      if (!row) break;
+      const claimed = this.claim(runner, row);
+      if (look.isGated(row.tenantId)) gated.push(claimed);
     }
-    if (queued.length > 0) this.backlogged.add(pool);
+    if (look.hasBacklog()) this.backlogged.add(pool);
+    this.capped.set(pool, new Set(look.cappedTenants()));
+    if (look.isPartial) this.lookAgainSoon();
+    if (gated.length > 0) void this.leave(pool, look, gated);
+    else void look.leave();
+  }
+
+  /** Beside the looks that follow: a claim that takes long holds up its own tenant only. */
+  private async leave(pool: string, look: QueueLook, gated: Promise<void>[]): Promise<void> {
+    await Promise.all(gated);
+    await look.leave();
+    // Meanwhile its tenants were left out.
+    if (this.capped.has(pool)) void this.dispatch(pool);
+  }
+
+  private lookAgainSoon(): void {
+    if (this.isStopped) return;
+    clearTimeout(this.soonTimer);
+    this.soonTimer = setTimeout(() => this.dispatchAll(), COUNTED_ELSEWHERE_MS).unref();
+  }
+
+  private isOffered(row: RunRow): boolean {
+    if (this.claimed.has(lifeOf(row)) || this.handBacks.isDelayed(row)) return false;
+    if (!this.queuedAtMs.has(row._id)) this.queuedAtMs.set(row._id, performance.now());
+    return true;
   }
 
   private freest(pool: string): AttachedRunner | undefined {
@@ -161,29 +236,42 @@ export class Dispatcher {
     return best;
   }
 
-  /** Beside the look at the queue: one session whose insert takes long holds up no other. */
-  private claim(runner: AttachedRunner, row: RunRow): void {
+  /**
+   * Beside the look at the queue: one session whose insert takes long holds up no other.
+   * @returns resolves once the count of running runs shows the outcome; never rejects
+   */
+  private async claim(runner: AttachedRunner, row: RunRow): Promise<void> {
     const life = lifeOf(row);
     if (this.claimed.has(life)) return;
     this.claimed.set(life, true);
+    this.fresh.delete(life);
+    this.underWay.set(life, row);
     runner.reserve();
-    this.commitClaim(runner, row)
-      .catch((error: unknown) => {
-        this.claimed.delete(life);
-        const { sessionId, _id: runId } = row;
-        this.ports.logger.warn({ err: error, sessionId, runId }, 'a queued run could not be claimed');
-      })
-      .finally(() => runner.giveBack());
+    try {
+      const c = await this.commitClaim(runner, row).finally(() => runner.giveBack());
+      if (c !== undefined) await this.ports.applied(row.sessionId, c);
+    } catch (error) {
+      this.claimed.delete(life);
+      const { sessionId, _id: runId } = row;
+      this.ports.logger.warn({ err: error, sessionId, runId }, 'a queued run could not be claimed');
+    } finally {
+      this.underWay.delete(life);
+    }
   }
 
-  private async commitClaim(runner: AttachedRunner, row: RunRow): Promise<void> {
+  /** @returns number of the commit, if the claim was stored */
+  private async commitClaim(runner: AttachedRunner, row: RunRow): Promise<number | undefined> {
     const { _id: runId, sessionId, epoch } = row;
     const commitId = `claim.${runId}.${epoch}.${runner.instance}`;
     const claim = { kind: 'claim' as const, commitId, runId, epoch, owner: runner.instance };
     const outcome = await this.ports.log.submit(sessionId, claim);
-    if (outcome.ok) return this.assign(runner, outcome.head, outcome.c, row);
+    if (outcome.ok) {
+      await this.assign(runner, outcome.head, outcome.c, row);
+      return outcome.c;
+    }
     // A refused claim shows that the row is stale: it is written again from the head on which the claim was refused.
     await this.ports.runs.project(rowOfRun(outcome.head, runId, epoch));
+    return undefined;
   }
 
   private async assign(runner: AttachedRunner, head: Head, claimC: number, row: RunRow): Promise<void> {
@@ -196,7 +284,15 @@ export class Dispatcher {
     const grant = await this.ports.grants.sign(head, run, epoch);
     const { sessionId } = head;
     this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
-    runner.assign({ sessionId, runId: run.id, epoch, claimC, grant, traceparent: run.traceparent ?? '' });
+    runner.assign({
+      sessionId,
+      runId: run.id,
+      epoch,
+      claimC,
+      grant,
+      traceparent: run.traceparent ?? '',
+      isolated: run.isolated === true,
+    });
     const queuedAtMs = this.queuedAtMs.get(row._id);
     this.queuedAtMs.delete(row._id);
     this.ports.onAssigned(row, queuedAtMs === undefined ? undefined : performance.now() - queuedAtMs);

@@ -49,6 +49,7 @@ export class RunnerAttachment {
     }
     if (!this.attached) return this.fail(new InvalidArgumentError('hello_missing', 'the first message must be hello'));
     if (message?.$case === 'heartbeat') this.handle(async (runner) => this.onHeartbeat(runner, message.value));
+    if (message?.$case === 'died') this.handle((runner) => this.onDied(runner, message.value));
     if (message?.$case === 'drained') this.handle((runner) => this.queue(() => this.onDrained(runner)));
   }
 
@@ -65,8 +66,8 @@ export class RunnerAttachment {
   }
 
   private async attach({ instance, pool, slots }: runnersPb.Hello): Promise<AttachedRunner> {
-    const generation = await this.ports.runners.attach(instance, pool);
-    const runner = new AttachedRunner(instance, pool, generation, this.stream);
+    const generation = await this.ports.runners.attach(instance, pool, slots);
+    const runner = new AttachedRunner(instance, pool, slots, generation, this.stream);
     this.ports.dispatcher.attach(runner);
     this.ports.logger.info({ runner: instance, pool, slots }, 'a runner attached');
     return runner;
@@ -130,6 +131,13 @@ export class RunnerAttachment {
     this.ports.dispatcher.detach(runner);
     // What it did not hand over itself goes back now.
     await this.ports.watch.takeOverAll(runner.instance, 'drain', runner.held);
+  }
+
+  /** The process of one run is gone; everything else there goes on. */
+  private async onDied(runner: AttachedRunner, { detail, ...held }: runnersPb.RunDied): Promise<void> {
+    const { watch, logger } = this.ports;
+    logger.warn({ ...held, runner: runner.instance, detail }, 'the process of a run has died');
+    await watch.takeOverAlone(held, runner.instance, 'died');
   }
 
   private async onDetached(runner: AttachedRunner): Promise<void> {

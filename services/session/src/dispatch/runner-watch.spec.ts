@@ -7,6 +7,8 @@ import { RunnerWatch, type RunnerWatchOptions } from './runner-watch';
 const logger = createLogger({ service: 'spec', level: 'off' });
 
 let runners: Map<string, RunnerRow>;
+/** Beats of session replicas. */
+let replicas: Map<string, number>;
 let runs: RunRow[];
 let taken: string[];
 let isAway: boolean;
@@ -15,7 +17,7 @@ let counted: string[];
 let watch: RunnerWatch;
 
 function runner(id: string): RunnerRow {
-  return { _id: id, tenantId: '_platform', pool: 'p', beat: 1, generation: 1, isLost: false, seenAt: new Date() };
+  return { _id: id, tenantId: '_platform', pool: 'p', beat: 1, generation: 1, isLost: false, seenAt: new Date(), replica: 'me' }; // prettier-ignore
 }
 
 function run(id: string, owner: string, fields: Partial<RunRow> = {}): RunRow {
@@ -45,6 +47,11 @@ function make(unlistedAfterMs = 5_000): RunnerWatch {
       find: (id: string) => ask(() => runners.get(id)),
       remove: ({ _id, beat }: RunnerRow) => ask(() => runners.get(_id)?.beat === beat && runners.delete(_id)),
     },
+    replicas: {
+      beat: () => ask(() => replicas.set('me', (replicas.get('me') ?? 0) + 1)),
+      list: () => ask(() => [...replicas].map(([_id, value]) => ({ _id, beat: value }))),
+      remove: (id: string) => ask(() => replicas.delete(id)),
+    },
     onTakeover: (cause: string) => counted.push(cause),
   };
   const options = { ...ports, logger, lostAfterMs: 15_000, unlistedAfterMs, pool: 'p' };
@@ -67,6 +74,7 @@ async function pass(seconds: number, beating: string[] = []): Promise<void> {
 beforeEach(() => {
   jest.useFakeTimers();
   runners = new Map();
+  replicas = new Map();
   runs = [];
   taken = [];
   counted = [];
@@ -104,12 +112,54 @@ describe('a runner', () => {
     expect(taken).toEqual(['ra']);
   });
 
-  it('without any row is lost 15 s after its run was seen', async () => {
+  it('without any row is lost 10 s after its run was seen', async () => {
     runs = [run('ra', 'nobody')];
-    await pass(15);
+    await pass(10);
     expect(taken).toEqual([]);
-    await pass(7);
+    await pass(4);
     expect(taken).toEqual(['ra']);
+  });
+
+  it('that died with the replica that held it is lost 10 s after another began to look', async () => {
+    runners.set('a', { ...runner('a'), replica: 'killed' });
+    replicas.set('killed', 7);
+    runs = [run('ra', 'a')];
+    await pass(10);
+    expect(taken).toEqual([]);
+    await pass(2);
+    expect(taken).toEqual(['ra']);
+  });
+
+  it('that left its replica with it has 10 s to attach to another', async () => {
+    runners.set('a', { ...runner('a'), replica: 'stopped' });
+    runs = [run('ra', 'a')];
+    await pass(9);
+    runners.set('a', { ...runner('a'), generation: 2, beat: 2 });
+    await pass(20, ['a']);
+    expect(taken).toEqual([]);
+  });
+
+  it('whose replica lives has the whole 15 s, also where that is another one', async () => {
+    runners.set('a', { ...runner('a'), replica: 'other' });
+    runs = [run('ra', 'a')];
+    for (let second = 0; second < 15; second++) {
+      replicas.set('other', second);
+      await pass(1);
+    }
+    expect(taken).toEqual([]);
+    replicas.set('other', 99);
+    await pass(2);
+    expect(taken).toEqual(['ra']);
+  });
+});
+
+describe('a session replica', () => {
+  it('is forgotten a minute after its beat last moved', async () => {
+    replicas.set('killed', 7);
+    await pass(60);
+    expect(replicas.has('killed')).toBe(true);
+    await pass(3);
+    expect([...replicas.keys()]).toEqual(['me']);
   });
 
   it('is not lost by an outage of the store, however long', async () => {

@@ -1,15 +1,27 @@
+import type { LeaveCause } from '@margay/log';
 import type { Logger } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { HeldRun } from './attached-runner';
 import { rowOfRun, runRowOf, type RunRepository, type RunRow } from './run.repository';
+import type { ReplicaRepository } from './replica.repository';
 import type { RunnerRepository, RunnerRow } from './runner.repository';
 
 const POLL_MS = 1_000;
 /** Polls further apart than this saw an outage or a pause of this process: the observer starts afresh. */
 const PAUSE_MS = 5_000;
 /** Owners without a row are rare; they are looked for every so many polls. */
-const ORPHANS_EVERY = 5;
+const ORPHANS_EVERY = 3;
+/**
+ * A runner that no living replica holds has had no answer for so long since this observer began to look: by then it has
+ * stopped its runs by itself. Replicas that were killed saw no stream close; without this their runners, killed in the
+ * same moment, would be waited for as long as any other.
+ */
+const UNATTACHED_MS = 10_000;
+/** A replica whose beat has not moved for so long holds no runner any more. */
+const REPLICA_SILENT_MS = 5_000;
+/** … and for so long is forgotten. */
+const REPLICA_GONE_MS = 60_000;
 /** Whoever marked a runner as lost takes its runs over at once; the others wait so long. */
 const MARKED_AFTER_MS = 3_000;
 /** Runs taken over of which it is remembered since when their owner was missed. */
@@ -24,20 +36,23 @@ export interface RunnerWatchOptions {
   log: SessionLog;
   runs: RunRepository;
   runners: RunnerRepository;
+  replicas: ReplicaRepository;
   logger: Logger;
   lostAfterMs: number;
   /** A row that shows a run as running for longer than this, and that two successive beats do not list, is taken over. */
   unlistedAfterMs: number;
   pool: string;
-  onTakeover: (cause: string) => void;
+  onTakeover: (cause: LeaveCause) => void;
 }
 
 /**
- * Takes runs back from lost runners. Liveness is a hint: a beat that has not moved for 15 s of this observer's own clock;
- * safety rests on the epoch that a takeover raises.
+ * Takes runs back from lost runners. Liveness is a hint: a beat that has not moved for 15 s of this observer's own clock,
+ * or 10 s where no living replica holds the runner; safety rests on the epoch that a takeover raises.
  */
 export class RunnerWatch {
   private readonly observed = new Map<string, Observed>();
+  /** Session replicas by instance. */
+  private readonly replicas = new Map<string, Observed>();
   private readonly takenOver = new LRUCache<string, number>({ max: TAKEN_OVER_MAX });
   private readonly takingOver = new Set<string>();
   private timer?: NodeJS.Timeout;
@@ -52,10 +67,20 @@ export class RunnerWatch {
   start(): void {
     this.timer = setInterval(() => void this.tick(), POLL_MS);
     this.timer.unref();
+    // Silence counts from the first look on.
+    void this.tick();
   }
 
   stop(): void {
     clearInterval(this.timer);
+  }
+
+  /** Tells other replicas that no runner is held here any more. */
+  async leave(): Promise<void> {
+    const { replicas, logger } = this.options;
+    await replicas
+      .leave()
+      .catch((error: unknown) => logger.debug({ err: error }, 'others find out by themselves that this replica left'));
   }
 
   /**
@@ -65,7 +90,7 @@ export class RunnerWatch {
    */
   async takeOverAll(
     instance: string,
-    cause: string,
+    cause: LeaveCause,
     held: readonly HeldRun[] = [],
     sinceMs = performance.now(),
   ): Promise<void> {
@@ -79,6 +104,12 @@ export class RunnerWatch {
     if (runner) await runners.remove(runner);
   }
 
+  /** One run of a runner that lives goes back to the queue. */
+  async takeOverAlone(held: HeldRun, instance: string, cause: LeaveCause): Promise<void> {
+    const row = await this.rowOf(held, instance);
+    if (row?.epoch === held.epoch) await this.takeOver(row, cause);
+  }
+
   /** When the owner was missed from which this run was taken over, if it was and has not been asked for since. */
   takenOverSince(runId: string): number | undefined {
     const sinceMs = this.takenOver.get(runId);
@@ -86,7 +117,7 @@ export class RunnerWatch {
     return sinceMs;
   }
 
-  async takeOver(row: RunRow, cause: string, sinceMs = performance.now()): Promise<void> {
+  async takeOver(row: RunRow, cause: LeaveCause, sinceMs = performance.now()): Promise<void> {
     const { log, runs, logger, onTakeover } = this.options;
     const { _id: runId, sessionId, epoch } = row;
     // Before it is stored: the next owner may be found at once.
@@ -135,7 +166,7 @@ export class RunnerWatch {
       await this.poll();
     } catch (error) {
       // An outage of the store counts for nobody: the observer starts afresh.
-      this.observed.clear();
+      this.forget();
       this.options.logger.warn({ err: error }, 'the runners could not be observed');
     } finally {
       this.isRunning = false;
@@ -145,23 +176,56 @@ export class RunnerWatch {
   private async poll(): Promise<void> {
     const { runners, runs, pool } = this.options;
     const nowMs = performance.now();
-    if (nowMs - this.lastPollMs > PAUSE_MS) this.observed.clear();
+    if (nowMs - this.lastPollMs > PAUSE_MS) this.forget();
     this.lastPollMs = nowMs;
+    await this.pollReplicas(nowMs);
     const rows = await runners.listAll();
     const known = new Set(rows.map(({ _id }) => _id));
     if (this.polls++ % ORPHANS_EVERY === 0)
       this.orphans = (await runs.owners(pool)).filter((owner) => !known.has(owner));
-    const seen = [...rows, ...this.orphans.map((_id) => ({ _id, beat: -1, isLost: false }))];
+    const seen = [...rows, ...this.orphans.map((_id) => ({ _id, beat: -1, isLost: false, replica: '' }))];
     for (const runner of seen) this.observe(runner, nowMs);
     const ids = new Set(seen.map(({ _id }) => _id));
     for (const instance of this.observed.keys()) if (!ids.has(instance)) this.observed.delete(instance);
   }
 
-  private observe({ _id, beat, isLost }: Pick<RunnerRow, '_id' | 'beat' | 'isLost'>, nowMs: number): void {
+  /** Shows that this replica lives, and looks which others do. */
+  private async pollReplicas(nowMs: number): Promise<void> {
+    const { replicas } = this.options;
+    await replicas.beat();
+    const rows = await replicas.list();
+    for (const { _id, beat } of rows) {
+      const before = this.replicas.get(_id);
+      if (before?.beat !== beat) this.replicas.set(_id, { beat, changedAtMs: nowMs });
+      else if (nowMs - before.changedAtMs > REPLICA_GONE_MS) await replicas.remove(_id);
+    }
+    const ids = new Set(rows.map(({ _id }) => _id));
+    for (const instance of this.replicas.keys()) if (!ids.has(instance)) this.replicas.delete(instance);
+  }
+
+  private forget(): void {
+    this.observed.clear();
+    this.replicas.clear();
+  }
+
+  private observe(runner: Pick<RunnerRow, '_id' | 'beat' | 'isLost' | 'replica'>, nowMs: number): void {
+    const { _id, beat } = runner;
     const before = this.observed.get(_id);
     if (before?.beat !== beat) this.observed.set(_id, { beat, changedAtMs: nowMs });
-    else if (nowMs - before.changedAtMs > (isLost ? MARKED_AFTER_MS : this.options.lostAfterMs))
+    else if (nowMs - before.changedAtMs > this.patienceMs(runner, nowMs))
       void this.takeOverLost(_id, before.changedAtMs);
+  }
+
+  /** How long the beat of a runner may stand still. */
+  private patienceMs({ isLost, replica }: Pick<RunnerRow, 'isLost' | 'replica'>, nowMs: number): number {
+    if (isLost) return MARKED_AFTER_MS;
+    const { lostAfterMs } = this.options;
+    return replica === undefined || this.isAlive(replica, nowMs) ? lostAfterMs : Math.min(lostAfterMs, UNATTACHED_MS);
+  }
+
+  private isAlive(replica: string, nowMs: number): boolean {
+    const seen = this.replicas.get(replica);
+    return seen !== undefined && nowMs - seen.changedAtMs <= REPLICA_SILENT_MS;
   }
 
   /** Beside the polls: they go on counting meanwhile. */

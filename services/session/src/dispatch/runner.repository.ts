@@ -12,12 +12,17 @@ export interface RunnerRow {
   generation: number;
   isLost: boolean;
   seenAt: Date;
+  /** Session replica that its `Attach` stream ends at; absent from rows of older versions. */
+  replica?: string;
+  /** Runs it drives at once. */
+  slots?: number;
 }
 
 /** One attachment of a runner. */
 export interface Attachment {
   instance: string;
   pool: string;
+  slots: number;
   generation: number;
 }
 
@@ -25,11 +30,15 @@ const LISTED_MAX = 5_000;
 
 /** The collection `runners`. */
 export class RunnerRepository {
-  constructor(private readonly rows: Collection<RunnerRow>) {}
+  /** @param replica the session replica that runners attach to here */
+  constructor(
+    private readonly rows: Collection<RunnerRow>,
+    private readonly replica: string,
+  ) {}
 
   /** @returns the generation of this attachment */
-  async attach(instance: string, pool: string): Promise<number> {
-    const fields = { pool, isLost: false, seenAt: new Date() };
+  async attach(instance: string, pool: string, slots: number): Promise<number> {
+    const fields = { pool, slots, isLost: false, seenAt: new Date(), replica: this.replica };
     try {
       await this.rows.insertOne({ _id: instance, tenantId: '_platform', generation: 1, beat: 1, ...fields });
       return 1;
@@ -39,12 +48,12 @@ export class RunnerRepository {
     const raise = { $inc: { generation: 1, beat: 1 }, $set: fields };
     const row = await this.rows.findOneAndUpdate({ _id: instance }, raise, { returnDocument: 'after' });
     // Somebody may just have removed it.
-    return row?.generation ?? this.attach(instance, pool);
+    return row?.generation ?? this.attach(instance, pool, slots);
   }
 
   /** Also brings back the row of a runner that lives although it was given up; a later attachment is left alone. */
-  async beat({ instance, pool, generation }: Attachment): Promise<void> {
-    const first = { pool, isLost: false, tenantId: '_platform' as const };
+  async beat({ instance, pool, slots, generation }: Attachment): Promise<void> {
+    const first = { pool, slots, replica: this.replica, isLost: false, tenantId: '_platform' as const };
     const raise = { $inc: { beat: 1 }, $set: { seenAt: new Date() }, $setOnInsert: first };
     try {
       await this.rows.updateOne({ _id: instance, generation }, raise, { upsert: true });
@@ -66,6 +75,12 @@ export class RunnerRepository {
 
   async find(instance: string): Promise<RunnerRow | undefined> {
     return (await this.rows.findOne({ _id: instance })) ?? undefined;
+  }
+
+  /** Slots of all runners of a pool that are not given up. */
+  async slots(pool: string): Promise<number> {
+    const rows = await this.rows.find({ pool, isLost: false }).limit(LISTED_MAX).toArray();
+    return rows.reduce((sum, { slots }) => sum + (slots ?? 0), 0);
   }
 
   listAll(): Promise<RunnerRow[]> {

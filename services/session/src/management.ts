@@ -1,0 +1,63 @@
+import type { ManagementServer, NatsBus, WorkWatch } from '@margay/platform';
+import type { Dispatcher } from './dispatch/dispatcher';
+import type { RunRepository } from './dispatch/run.repository';
+import type { RunnerRepository } from './dispatch/runner.repository';
+import type { SessionMetrics } from './metrics';
+import { StalledWork } from './stalled';
+
+export interface ManagementPorts {
+  management: ManagementServer;
+  metrics: SessionMetrics;
+  bus: NatsBus;
+  runs: RunRepository;
+  runners: RunnerRepository;
+  dispatcher: Dispatcher;
+  /** Effects that are being applied. */
+  effects: WorkWatch;
+  pool: string;
+  /** Rejects while the store does not answer. */
+  pingStore: () => Promise<void>;
+  checkClock: () => Promise<void>;
+}
+
+const GAUGE_MS = 5_000;
+
+/** Readiness, liveness, demand and gauges of this replica. @returns takes all of it away */
+export function registerManagement(ports: ManagementPorts): () => void {
+  const { management, metrics, bus, runs, runners, pool } = ports;
+  const stalled = stalledWork(ports);
+  const removals = [
+    management.registerCheck('session.store', 'ready', ports.pingStore),
+    management.registerCheck('session.clock', 'ready', ports.checkClock),
+    management.registerCheck('session.work', 'ready', () => stalled.checkReady()),
+    management.registerCheck('session.work', 'live', () => stalled.checkLive()),
+    management.registerCheck('session.nats', 'ready', () =>
+      bus.isConnected ? undefined : { degraded: 'NATS is down' },
+    ),
+    management.registerRoute('/internal/demand/', async (asked) => {
+      const [demand, slots] = await Promise.all([runs.demand(asked), runners.slots(asked)]);
+      return { body: { pool: asked, ...demand, demand: demand.queued + demand.running, slots } };
+    }),
+  ];
+  metrics.showDemand(pool, () => runs.demand(pool));
+  const gauge = setInterval(() => showSlots(ports), GAUGE_MS);
+  gauge.unref();
+  return () => {
+    clearInterval(gauge);
+    for (const remove of removals) remove();
+  };
+}
+
+function stalledWork({ dispatcher, effects, pingStore }: ManagementPorts): StalledWork {
+  const works = {
+    'a look at the run queue': () => dispatcher.lookingMs(),
+    'the application of effects': () => effects.oldestMs,
+  };
+  return new StalledWork({ works, pingStore });
+}
+
+function showSlots({ metrics, dispatcher, pool }: ManagementPorts): void {
+  const { free, held } = dispatcher.slots(pool);
+  metrics.runnerSlots.set({ pool, state: 'free' }, free);
+  metrics.runnerSlots.set({ pool, state: 'held' }, held);
+}
