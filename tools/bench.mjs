@@ -5,6 +5,8 @@ import { progress, runCommand, SIGNALS } from './prepare.mjs';
 const BENCHES = {
   steps: 'cost per agent step: raw client, engine in process, whole platform, and the store alone',
   stream: 'stored event to SSE client, listeners, end of a stream',
+  streams: 'open streams per gateway, memory each, fan-out to many listeners',
+  runs: 'runs at once on one runner, and what durability costs per step, hop by hop',
   create: 'durable run creation, with and without a runner',
   start: 'time to ready, memory, idle cost and bundle sizes of npm start',
 };

@@ -1,11 +1,13 @@
 // Durable run creation: `POST query` until 202, with nobody to execute the run and with a runner that works on them.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { atOnce } from './shared/at-once.mjs';
 import { startBenchModel } from './shared/bench-model.mjs';
 import { startBenchPlatform } from './shared/bench-platform.mjs';
 import { benchFolder, openBenchServers } from './shared/bench-servers.mjs';
 import { httpClient } from './shared/http-client.mjs';
 import { CpuMeter } from './shared/processes.mjs';
 import { prepareProfile } from './shared/profile.mjs';
+import { newSessions } from './shared/new-sessions.mjs';
 import { percentiles } from './shared/report.mjs';
 import { operationsOf, since } from './shared/store-operations.mjs';
 import { commitsOfRun } from './steps/engine-run.mjs';
@@ -54,15 +56,15 @@ async function reportFloor({ report, http }, insertsMs) {
 async function measureAll(context, what) {
   const { progress, isQuick } = context;
   const creations = isQuick ? 60 : 300;
-  await createRuns(context, await newSessions(context, 50), 8);
+  await createRuns(context, await newSessions(context.http, 50), 8);
   for (const concurrency of CONCURRENCIES) {
     progress(`${what}: ${concurrency} at once`);
-    const sessions = await newSessions(context, creations);
+    const sessions = await newSessions(context.http, creations);
     await measure(context, `${what}, ${concurrency} at once`, creations, (ids) => createRuns(context, ids, concurrency), sessions); // prettier-ignore
   }
   const paced = PER_SECOND * (isQuick ? 2 : 5);
   progress(`${what}: ${PER_SECOND} per second`);
-  const sessions = await newSessions(context, paced);
+  const sessions = await newSessions(context.http, paced);
   const aims = { p50: { atMost: 10 }, p99: { atMost: 50 } };
   await measure(context, `${what}, ${PER_SECOND} per second`, paced, (ids) => createPaced(context, ids), sessions, aims); // prettier-ignore
 }
@@ -99,17 +101,6 @@ async function untilIdle(platform) {
   throw new Error('the runs were not over in two minutes');
 }
 
-/** Sessions that exist beforehand: only the run's creation is measured. */
-async function newSessions({ http }, count) {
-  const ids = [];
-  await atOnce(16, count, async () => {
-    const { status, text } = await http.call('POST', '/api/sessions', {});
-    if (status >= 300) throw new Error(`no session: ${status} ${text}`);
-    ids.push(JSON.parse(text).session_id);
-  });
-  return ids;
-}
-
 async function createRun({ http }, sessionId) {
   const { status, text, ms } = await http.call('POST', `/api/sessions/${sessionId}/query`, { query: 'go' });
   if (status !== 202) throw new Error(`no run in session ${sessionId}: ${status} ${text}`);
@@ -134,12 +125,4 @@ async function createPaced(context, sessionIds) {
     created.push(createRun(context, sessionId));
   }
   return Promise.all(created);
-}
-
-async function atOnce(concurrency, count, work) {
-  let next = 0;
-  const worker = async () => {
-    while (next < count) await work(next++);
-  };
-  await Promise.all(Array.from({ length: concurrency }, worker));
 }
