@@ -55,6 +55,11 @@ export class Toolbox {
     }
   }
 
+  /** Ends what outlived the calls that started it, of those calls that are meant. */
+  async closeBackground(isMeant: (callId: string) => boolean, graceMs: number): Promise<void> {
+    await this.shell.killBackground(isMeant, graceMs);
+  }
+
   /** Ends every process the tools started. */
   async close(graceMs: number): Promise<void> {
     await this.shell.killAll(graceMs);

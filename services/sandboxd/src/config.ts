@@ -36,6 +36,8 @@ const Environment = z.object({
   /** 0 = no limit: where other processes share the user. */
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().default(512),
   MARGAY_SESSION_ID: z.string(),
+  /** For tests only: the daemon fails on purpose. */
+  MARGAY_FAULT_POINTS: z.string().optional(),
   PATH: z.string().optional(),
   HOME: z.string().optional(),
   LANG: z.string().optional(),

@@ -1,3 +1,4 @@
+import { armFaultPoints } from '@margay/platform/faults';
 import { readConfig } from './config';
 import { startSandboxd } from './sandboxd';
 
@@ -9,7 +10,11 @@ async function main(): Promise<void> {
   if (process.argv.includes('--probe')) return void process.stdout.write('ready\n');
   // Sockets and files of the sandbox are for its own user.
   process.umask(0o077);
-  const daemon = await startSandboxd(readConfig());
+  const config = readConfig();
+  armFaultPoints(config.MARGAY_FAULT_POINTS, {
+    warn: (fields, sentence) => void process.stderr.write(`${sentence} ${JSON.stringify(fields)}\n`),
+  });
+  const daemon = await startSandboxd(config);
   process.umask(0o022);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void daemon.close(STOP_GRACE_MS));
   process.stdout.on('error', () => undefined); // the driver may be gone

@@ -1,4 +1,5 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -275,12 +276,83 @@ describe('epochs', () => {
     const request = shell('echo up; sleep 60');
     const old = refusal(hear(request, { heard }));
     while (heard.output === '') await delay(2);
-    await sandbox.fence({ epoch: 3, kill: true }, grantOf());
+    await sandbox.fence({ epoch: 3, kill: true, background: false }, grantOf());
     expect(await old).toContain('stale_epoch');
     expect(await refusal(hear(shell('true', { callId: 'c2' }), { grant: grantOf({ epoch: 2 }) }))).toContain(
       'stale_epoch',
     );
     expect((await hear(request, { grant: grantOf({ epoch: 3 }) })).finished?.status).toBe('killed');
+  });
+});
+
+describe('a full disk', () => {
+  const noSpace = (): Promise<never> => Promise.reject(Object.assign(new Error('no space'), { code: 'ENOSPC' }));
+  const journalHandle = (): FileHandle =>
+    Reflect.get(Reflect.get(sandbox, 'journal') as object, 'handle') as FileHandle;
+
+  it('lets nothing run that cannot be written down, and says so', async () => {
+    const append = jest.spyOn(journalHandle(), 'appendFile').mockImplementation(noSpace);
+    const { finished } = await hear(shell('echo x >> never'));
+    expect(finished).toMatchObject({ status: 'error', limitHit: 'disk' });
+    expect(finished?.resultJson).toMatch(/journal_failed: 'aider_shell_tool' was not run.*its disk is full/);
+    append.mockRestore();
+    expect(stdoutOf(await hear(shell('cat never; echo x >> never')))).toMatch(/No such file/);
+  });
+
+  it('does not make a call run twice whose result cannot be written down', async () => {
+    const append = jest.spyOn(journalHandle(), 'appendFile');
+    const running = hear(shell('echo x >> count; while [ ! -e go ]; do sleep 0.02; done; cat count'));
+    while (append.mock.calls.length === 0) await delay(1);
+    await append.mock.results[0]?.value;
+    append.mockImplementation(noSpace);
+    writeFileSync(path.join(folder, 'workspace', 'go'), '');
+    expect(stdoutOf(await running)).toBe('x\n');
+    append.mockRestore();
+    const request = shell('echo x >> count; while [ ! -e go ]; do sleep 0.02; done; cat count');
+    expect(await hear(request)).toMatchObject({ reattached: true, finished: { status: 'ok' } });
+    expect(readFileSync(path.join(folder, 'workspace', 'count'), 'utf8')).toBe('x\n');
+  });
+});
+
+describe('a fence that ends what a cancelled run left', () => {
+  const isAlive = (pid: string): boolean => existsSync(`/proc/${pid}`) && !/^State:\s+Z/m.test(statusOf(pid));
+  const statusOf = (pid: string): string => readFileSync(`/proc/${pid}/status`, 'utf8');
+  const pids = (): string[] =>
+    readFileSync(path.join(folder, 'workspace', 'pids'), 'utf8')
+      .trim()
+      .split('\n');
+
+  const callOf = (epoch: number, index: number, command: string, more: object = {}): sandboxdPb.ExecuteRequest =>
+    shell(command, { callId: `s1.${epoch}.1.${index}`, argsJson: JSON.stringify({ command, ...more }) });
+
+  it('kills background shells and daemons of its calls, and spares those of later runs', async () => {
+    await hear(callOf(1, 0, 'echo $$ >> pids; exec sleep 300', { run_in_background: true }));
+    await hear(
+      callOf(1, 1, '(setsid sh -c \'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done\' &) ; sleep 0.2'),
+    );
+    const running = hear(callOf(1, 2, 'setsid sh -c \'trap "" TERM; echo $$ >> pids; sleep 300\' & sleep 300')).catch(
+      (error: { reason: string }) => error.reason,
+    );
+    const count = (): number => (existsSync(path.join(folder, 'workspace', 'pids')) ? pids().length : 0);
+    while (count() < 3) await delay(5);
+    await hear(callOf(7, 0, 'echo $$ >> later; exec sleep 300', { run_in_background: true }), {
+      grant: grantOf({ epoch: 7 }),
+    });
+    const later = (): string => readFileSync(path.join(folder, 'workspace', 'later'), 'utf8').trim();
+    while (!existsSync(path.join(folder, 'workspace', 'later')) || later() === '') await delay(5);
+    await sandbox.fence({ epoch: 5, kill: true, background: true }, grantOf({ epoch: 7 }));
+    expect(pids().filter(isAlive)).toEqual([]);
+    expect(isAlive(later())).toBe(true);
+    expect(await running).toBe('stale_epoch');
+    await sandbox.fence({ epoch: 8, kill: true, background: true }, grantOf({ epoch: 8 }));
+    expect(isAlive(later())).toBe(false);
+  });
+
+  it('leaves background shells where a run has only ended', async () => {
+    await hear(callOf(1, 0, 'echo $$ >> pids; exec sleep 300', { run_in_background: true }));
+    while (!existsSync(path.join(folder, 'workspace', 'pids')) || pids()[0] === '') await delay(5);
+    await sandbox.fence({ epoch: 5, kill: true, background: false }, grantOf());
+    expect(pids().filter(isAlive)).toHaveLength(1);
   });
 });
 
@@ -297,6 +369,8 @@ describe('grants', () => {
   it('open only what their scope names', async () => {
     const narrow = grantOf({ scope: ['files'] });
     expect(await refusal(hear(shell('true'), { grant: narrow }))).toBe('PERMISSION_DENIED grant_scope');
-    expect(await refusal(sandbox.fence({ epoch: 1, kill: false }, narrow))).toBe('PERMISSION_DENIED grant_scope');
+    expect(await refusal(sandbox.fence({ epoch: 1, kill: false, background: false }, narrow))).toBe(
+      'PERMISSION_DENIED grant_scope',
+    );
   });
 });

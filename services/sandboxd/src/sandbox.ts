@@ -24,6 +24,8 @@ export interface SandboxOptions {
 const VERSION = '0.1.0';
 /** Cancelling ends within two seconds, so the grace is bounded too. */
 const MAX_GRACE_MS = 1_000;
+/** A cancel waits a second for its fence before it is answered. */
+const FENCE_GRACE_MS = 500;
 
 /** The daemon without its socket: admission by grants and epochs, exactly-once calls, and their end. */
 export class Sandbox {
@@ -112,13 +114,17 @@ export class Sandbox {
     return { state: await this.calls.cancel(request.callId, graceMs) };
   }
 
-  /** After this no call of a lower epoch starts; with `kill` those that run are ended. Background shells stay. */
+  /** After this no call of a lower epoch starts; with `kill` those that run are ended, and with `background` what they left. */
   async fence(request: sandboxdPb.FenceRequest, grant: SandboxGrant): Promise<void> {
     demand(grant, 'admin');
     await this.state.admit({ ...grant, epoch: Math.max(grant.epoch, this.state.highest.epoch) });
     const minimum = { generation: grant.storeGeneration, epoch: request.epoch };
     await this.state.raise(minimum);
-    if (request.kill) await this.calls.endAll(MAX_GRACE_MS, (call) => isLower(call.epoch, minimum));
+    if (!request.kill) return;
+    const calls = this.calls.endAll(FENCE_GRACE_MS, (call) => isLower(call.epoch, minimum));
+    const isMeant = (callId: string): boolean => epochOfCall(callId, grant.sessionId) < request.epoch;
+    const background = request.background && this.toolbox.closeBackground(isMeant, FENCE_GRACE_MS);
+    await Promise.all([calls, background]);
   }
 
   async forget(request: sandboxdPb.ForgetRequest, grant: SandboxGrant): Promise<void> {
@@ -139,6 +145,12 @@ export class Sandbox {
 export function demand(grant: SandboxGrant, scope: SandboxGrant['scope'][number]): void {
   if (grant.scope.includes(scope)) return;
   throw new PermissionDeniedError('grant_scope', `The grant does not cover "${scope}".`);
+}
+
+/** Call ids are `<session>.<epoch>.<step>.<index>`; NaN for others, which compares as meant by nobody. */
+function epochOfCall(callId: string, sessionId: string): number {
+  const [epoch] = callId.startsWith(`${sessionId}.`) ? callId.slice(sessionId.length + 1).split('.') : [];
+  return Number(epoch ?? NaN);
 }
 
 function effectOf(text: string): EffectClass {

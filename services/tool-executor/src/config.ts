@@ -36,6 +36,8 @@ export const ToolExecutorConfig = z.object({
     .min(0.5)
     .default(5)
     .describe('seconds after which the process of an unconfirmed call outside sandboxes counts as gone'),
+  /** For tests only; sandboxes are armed with it, too. */
+  MARGAY_FAULT_POINTS: z.string().optional().describe('see docs/protocol.md §5'),
   /** Only looked at: without a sandbox the platform must not be reachable from elsewhere. */
   MARGAY_GATEWAY_LISTEN: z.string().optional(),
 });

@@ -48,8 +48,8 @@ async function factsOf(pid: string): Promise<ProcessFacts | undefined> {
 export interface TreeRoot {
   /** The leader of the group; absent = only the mark is known. */
   pid?: number;
-  /** Value of `MARGAY_CALL_ID` in the environment of its descendants. */
-  marker: string;
+  /** Value of `MARGAY_CALL_ID` in the environment of its descendants, or which values are meant. */
+  marker: string | ((marker: string) => boolean);
   /**
    * Only where every process belongs to the sandbox: what was started since and has lost its parent is meant too, even if
    * it left the session and cleared its environment.
@@ -69,8 +69,7 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
   const members = new Set<number>();
   for (const facts of processes) {
     const isOwn = root.pid !== undefined && [facts.pid, facts.group, facts.session].includes(root.pid);
-    const mark = isOwn ? root.marker : await markOf(facts.pid);
-    if (mark === root.marker || (mark === undefined && isOrphanOf(root, facts))) members.add(facts.pid);
+    if (isOwn || isMarked(root, await markOf(facts.pid), facts)) members.add(facts.pid);
   }
   let grown = true;
   while (grown) {
@@ -79,6 +78,11 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
     grown = children.length > 0;
   }
   return [...members];
+}
+
+function isMarked(root: TreeRoot, mark: string | undefined, facts: ProcessFacts): boolean {
+  if (mark === undefined) return isOrphanOf(root, facts);
+  return typeof root.marker === 'string' ? mark === root.marker : root.marker(mark);
 }
 
 function isOrphanOf({ orphansSince }: TreeRoot, { parent, startedAt }: ProcessFacts): boolean {

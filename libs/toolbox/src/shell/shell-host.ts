@@ -74,6 +74,18 @@ export class ShellHost {
     await Promise.all([...trees, this.sessions.killAll(graceMs)]);
   }
 
+  /**
+   * Ends what outlived the calls that started it: background sessions, and whatever finished calls left behind.
+   * @param isMeant of ids of calls
+   */
+  async killBackground(isMeant: (callId: string) => boolean, graceMs: number): Promise<void> {
+    const { sessions, running } = this;
+    // With processes of one's own, what has lost its parent is a leftover too; of whom is not known.
+    const isIdle = ![...running.values(), ...sessions.starters].some((callId) => !isMeant(callId));
+    const orphans = this.surroundings.ownsAllProcesses && isIdle ? { orphansSince: 0 } : {};
+    await Promise.all([killTree({ marker: isMeant, ...orphans }, graceMs), sessions.killAll(graceMs, isMeant)]);
+  }
+
   private async supervise(started: Supervised, run: ShellRun): Promise<ShellEnd> {
     const { tree, exited, drained } = started;
     const timer = new AbortController();

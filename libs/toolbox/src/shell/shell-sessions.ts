@@ -27,8 +27,17 @@ export interface ShellReading extends ShellSessionView {
   missedCharacters: number;
 }
 
+export interface ShellStart {
+  callId: string;
+  command: string;
+  cwd: string;
+  hasTerminal: boolean;
+}
+
 interface ShellSession {
   shellId: string;
+  /** The call that started it. */
+  callId: string;
   command: string;
   child: ChildProcess;
   pid: number;
@@ -53,7 +62,7 @@ export class ShellSessions {
   ) {}
 
   /** Starts a command; returns its id at once. */
-  async start(start: { command: string; cwd: string; hasTerminal: boolean }): Promise<string> {
+  async start({ callId, ...start }: ShellStart): Promise<string> {
     await this.makeRoom();
     const shellId = `sh_${randomBytes(4).toString('hex')}`;
     const started = await spawnShell({ ...start, marker: shellId, ...this.options, stdin: 'pipe' });
@@ -61,6 +70,7 @@ export class ShellSessions {
     const { child, pid } = started;
     const session: ShellSession = {
       shellId,
+      callId,
       command: start.command,
       child,
       pid,
@@ -78,6 +88,11 @@ export class ShellSessions {
       session.text.wake();
     });
     return shellId;
+  }
+
+  /** Ids of the calls whose sessions are running. */
+  get starters(): string[] {
+    return [...this.sessions.values()].filter(({ hasExited }) => !hasExited).map(({ callId }) => callId);
   }
 
   list(): ShellSessionView[] {
@@ -114,10 +129,16 @@ export class ShellSessions {
     return { ...viewOf(session), status: 'exited' };
   }
 
-  async killAll(graceMs: number): Promise<void> {
-    const running = [...this.sessions.values()].filter((session) => !session.hasExited);
-    await Promise.all(running.map((session) => killTree({ pid: session.pid, marker: session.shellId }, graceMs)));
-    this.sessions.clear();
+  /** Ends and forgets those that calls started which are meant; by default all. */
+  async killAll(graceMs: number, isMeant: (callId: string) => boolean = () => true): Promise<void> {
+    const meant = [...this.sessions.values()].filter(({ callId }) => isMeant(callId));
+    const running = meant.filter(({ hasExited }) => !hasExited);
+    const trees = running.map(({ pid, shellId }) => killTree({ pid, marker: shellId }, graceMs));
+    // One that has ended may have left something behind, and its number may be somebody else's by now.
+    const exited = new Set(meant.filter(({ hasExited }) => hasExited).map(({ shellId }) => shellId));
+    if (exited.size > 0) trees.push(killTree({ marker: (mark) => exited.has(mark) }, graceMs));
+    await Promise.all(trees);
+    for (const { shellId } of meant) this.sessions.delete(shellId);
   }
 
   private get(shellId: string): ShellSession {

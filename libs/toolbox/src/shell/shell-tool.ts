@@ -29,7 +29,7 @@ export async function shellTool(
   const cwd = await workingFolder(parsed.cwd ?? '.', parsed.root, paths);
   const { command, tty: hasTerminal } = parsed;
   if (parsed.run_in_background) {
-    const shellId = await shell.sessions.start({ command, cwd, hasTerminal });
+    const shellId = await shell.sessions.start({ callId: call.callId, command, cwd, hasTerminal });
     const result = { kind: 'shell', command, cwd, shell_id: shellId, stdout: '', stderr: '' };
     return { status: 'ok', result, changedFiles: [], durationMs: Math.round(performance.now() - startedAt) };
   }

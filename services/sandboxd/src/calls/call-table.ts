@@ -1,13 +1,14 @@
 import path from 'node:path';
 import type { EffectClass, sandboxdPb } from '@margay/contracts';
-import { AlreadyExistsError, UnavailableError } from '@margay/errors';
+import { AlreadyExistsError } from '@margay/errors';
+import { faultPoint } from '@margay/platform/faults';
 import { recoverFiles, timeoutReason, type Toolbox } from '@margay/toolbox';
 import { LRUCache } from 'lru-cache';
 import type { Epoch, SandboxState } from '../grants/sandbox-state';
 import type { JournalRow, StoredResult } from '../journal/entries';
 import type { Journal } from '../journal/journal';
 import { Call, CallCancelled } from './call';
-import { storedResult, unknownResult } from './finished';
+import { notRun, storedResult, unknownResult } from './finished';
 
 export interface CallTableOptions {
   journal: Journal;
@@ -36,6 +37,8 @@ const NO_TIMEOUT = 0;
 export class CallTable {
   private readonly running = new Map<string, { call: Call; request: CallRequest }>();
   private readonly pure = new LRUCache<string, Call>({ max: REMEMBERED_PURE_CALLS });
+  /** Ended, but the journal could not take the result: as long as this process lives it is known here. */
+  private readonly unstored = new Map<string, Call>();
 
   constructor(private readonly options: CallTableOptions) {}
 
@@ -53,7 +56,7 @@ export class CallTable {
   /** The call to follow. Synchronous up to the point where a repetition would find it. */
   obtain(request: CallRequest): { call: Call; reattached: boolean } {
     const { callId, argHash } = request;
-    const known = this.running.get(callId)?.call ?? this.pure.get(callId);
+    const known = this.running.get(callId)?.call ?? this.pure.get(callId) ?? this.unstored.get(callId);
     const row = this.options.journal.find(callId);
     refuseOtherArguments(callId, argHash, known?.argHash ?? row?.started.argHash);
     if (known) return { call: known, reattached: true };
@@ -98,7 +101,11 @@ export class CallTable {
     const { journal, state } = this.options;
     if (request.effect === 'pure') return this.perform(call, request);
     const { callId, argHash, toolId, effect, runId, epoch } = request;
-    await journal.started({ callId, argHash, toolId, effect, runId, ...epoch, at: Date.now() }).catch(journalFailed);
+    try {
+      await journal.started({ callId, argHash, toolId, effect, runId, ...epoch, at: Date.now() });
+    } catch (error) {
+      return notRun(toolId, error);
+    }
     try {
       // The epoch may have been raised while the disk worked: then nothing has run, and may run for the new owner.
       state.assertCurrent(epoch);
@@ -107,7 +114,10 @@ export class CallTable {
       throw error;
     }
     const result = await this.perform(call, request);
-    await journal.finished(callId, result).catch(journalFailed);
+    await faultPoint('sandboxd.before-result', () => detailOf(request));
+    // Running it again would be worse than to forget with this process what came of it.
+    await journal.finished(callId, result).catch(() => this.unstored.set(callId, call));
+    await faultPoint('sandboxd.after-result', () => detailOf(request));
     return result;
   }
 
@@ -116,6 +126,7 @@ export class CallTable {
     const late = (): void => call.stop(timeoutReason(toolId, timeoutMs));
     const timer = timeoutMs > NO_TIMEOUT ? setTimeout(late, timeoutMs) : undefined;
     try {
+      await faultPoint('sandboxd.before-run', () => detailOf(request));
       const args = parseArgs(request.argsJson);
       const outcome = await this.options.toolbox.execute(toolId, args, {
         callId,
@@ -148,6 +159,10 @@ export class CallTable {
   }
 }
 
+function detailOf({ toolId, callId, argsJson }: CallRequest): string {
+  return `${toolId} ${callId} ${argsJson}`;
+}
+
 function refuseOtherArguments(callId: string, argHash: string, known: string | undefined): void {
   if (known === undefined || known === argHash) return;
   throw new AlreadyExistsError('call_args_mismatch', `Call ${callId} was made before with other arguments.`);
@@ -155,10 +170,4 @@ function refuseOtherArguments(callId: string, argHash: string, known: string | u
 
 function parseArgs(argsJson: string): unknown {
   return argsJson === '' ? {} : (JSON.parse(argsJson) as unknown);
-}
-
-function journalFailed(error: unknown): never {
-  throw new UnavailableError('journal_failed', 'The journal of the sandbox cannot be written; is its disk full?', {
-    cause: error,
-  });
 }

@@ -25,3 +25,16 @@ export function unknownResult(toolId: string): StoredResult {
     durationMs: 0,
   });
 }
+
+/** What is not written down first must not run: it might run twice. */
+export function notRun(toolId: string, cause: unknown): StoredResult {
+  const { code } = cause as NodeJS.ErrnoException;
+  const why = code === 'ENOSPC' || code === 'EDQUOT' ? 'its disk is full' : `writing failed (${code ?? 'unknown'})`;
+  return storedResult({
+    status: 'error',
+    result: `journal_failed: '${toolId}' was not run, since the sandbox cannot write it down: ${why}. Free space, then try again.`,
+    limitHit: 'disk',
+    changedFiles: [],
+    durationMs: 0,
+  });
+}

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { SandboxGrant } from '@margay/contracts';
-import { FailedPreconditionError, PermissionDeniedError, type MargayError } from '@margay/errors';
+import { FailedPreconditionError, PermissionDeniedError, UnavailableError, type MargayError } from '@margay/errors';
 import { z } from 'zod';
-import { isFile } from '../journal/journal';
+import { isFile, syncFolder } from '../journal/journal';
 
 const Stored = z.object({
   incarnation: z.string(),
@@ -111,9 +111,12 @@ export class SandboxState {
         await handle.close();
       }
       await rename(`${this.file}.new`, this.file);
+      await syncFolder(path.dirname(this.file));
     };
     this.saving = this.saving.then(write, write);
-    return this.saving;
+    return this.saving.catch((cause: unknown) => {
+      throw new UnavailableError('journal_failed', 'The sandbox cannot write its state; is its disk full?', { cause });
+    });
   }
 }
 

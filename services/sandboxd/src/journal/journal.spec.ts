@@ -1,4 +1,5 @@
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { StartedEntry, StoredResult } from './entries';
@@ -93,5 +94,41 @@ describe('Journal', () => {
     expect(journal.find('c3')).toBeUndefined();
     expect(journal.unfinished().map((row) => row.started.callId)).toEqual(['running']);
     expect([await resultOf('kept'), await resultOf('next')]).toEqual(['"kept"', '"next"']);
+  });
+
+  it('syncs a start before it resolves, and the folder that names the file', async () => {
+    const handle = Reflect.get(journal, 'handle') as FileHandle;
+    const order: string[] = [];
+    const append = handle.appendFile.bind(handle);
+    jest.spyOn(handle, 'appendFile').mockImplementation(async (data) => {
+      await append(data);
+      order.push('append');
+    });
+    const sync = handle.datasync.bind(handle);
+    jest.spyOn(handle, 'datasync').mockImplementation(async () => {
+      await sync();
+      order.push('sync');
+    });
+    await journal.started(started('c1'));
+    expect(order).toEqual(['append', 'sync']);
+    await journal.finished('c1', result('"x"'));
+    expect(order).toEqual(['append', 'sync', 'append']);
+  });
+
+  it('goes on in whole lines after a full disk took a part of one', async () => {
+    await journal.started(started('c1'));
+    const handle = Reflect.get(journal, 'handle') as FileHandle;
+    const append = handle.appendFile.bind(handle);
+    jest.spyOn(handle, 'appendFile').mockImplementationOnce(async (data) => {
+      await append((data as Buffer).subarray(0, 20));
+      throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    });
+    await expect(journal.started(started('c2'))).rejects.toMatchObject({ code: 'ENOSPC' });
+    await journal.started(started('c3'));
+    await journal.finished('c3', result('"kept"'));
+    expect(await resultOf('c3')).toBe('"kept"');
+    await reopen();
+    expect(await resultOf('c3')).toBe('"kept"');
+    expect(journal.find('c2')).toBeUndefined();
   });
 });

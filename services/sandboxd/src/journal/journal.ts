@@ -42,6 +42,7 @@ export class Journal {
     const file = path.join(folder, FILE_NAME);
     const journal = new Journal(file, await open(file, 'a+', 0o600));
     await journal.load();
+    await syncFolder(folder);
     return journal;
   }
 
@@ -104,7 +105,7 @@ export class Journal {
       const batch = this.pending;
       this.pending = [];
       try {
-        if (this.isWasteful) await this.compact();
+        if (this.isWasteful) await this.compactIfPossible();
         await this.write(batch);
         for (const { written } of batch) written();
       } catch (error) {
@@ -115,7 +116,13 @@ export class Journal {
 
   private async write(batch: readonly Pending[]): Promise<void> {
     const bytes = Buffer.from(batch.map(({ text }) => text).join(''));
-    await this.handle.appendFile(bytes);
+    try {
+      await this.handle.appendFile(bytes);
+    } catch (error) {
+      // A full disk takes a part: what comes next must not stand behind half a line.
+      await this.handle.truncate(this.bytes);
+      throw error;
+    }
     for (const { entry, text } of batch) {
       const length = Buffer.byteLength(text);
       this.apply(entry, this.bytes, length);
@@ -157,6 +164,16 @@ export class Journal {
     }
   }
 
+  /** A disk that is too full for a second file may have room for another line. */
+  private async compactIfPossible(): Promise<void> {
+    try {
+      await this.compact();
+    } catch (error) {
+      await rm(`${this.file}.new`, { recursive: true, force: true });
+      if (this.bytes > 2 * MAX_BYTES) throw error;
+    }
+  }
+
   /** Writes the living rows, newest first up to half the limit, to a new file and takes it. */
   private async compact(): Promise<void> {
     const lines: string[] = [];
@@ -173,6 +190,8 @@ export class Journal {
     await target.datasync();
     await target.close();
     await rename(`${this.file}.new`, this.file);
+    // Else a crash of the machine might bring the old file back, without what is written from here on.
+    await syncFolder(path.dirname(this.file));
     const old = this.handle;
     this.handle = await open(this.file, 'a+', 0o600);
     await old.close();
@@ -187,6 +206,16 @@ export class Journal {
     if (row.result) entries.push({ kind: 'finished', callId, result: await this.result(row) });
     else if (row.prepared) entries.push({ kind: 'prepared', callId, edit: row.prepared });
     return entries.map((entry) => `${JSON.stringify(entry)}\n`).join('');
+  }
+}
+
+/** Makes the names in a folder survive a crash of the machine. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
   }
 }
 

@@ -1,5 +1,5 @@
 import type { executorPb } from '@margay/contracts';
-import type { CommitDocument, Effect } from '@margay/log';
+import type { CommitDocument, Effect, Head } from '@margay/log';
 import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import { rowOfRun, type RunRepository } from '../dispatch/run.repository';
@@ -83,9 +83,15 @@ export class EffectsService {
 
   private async fence(document: CommitDocument, effect: Effect & { kind: 'fence' }): Promise<void> {
     const { sessionId, tenantId } = document;
+    const background = effect.kill && isStopped(document.head, effect.runId);
     await this.ports.executor.fenceSession(
-      { sessionId, epoch: effect.epoch, kill: effect.kill },
+      { sessionId, epoch: effect.epoch, kill: effect.kill, background },
       { principal: systemPrincipal('session', tenantId), timeoutMs: FENCE_TIMEOUT_MS },
     );
   }
+}
+
+/** Somebody wanted the run to stop: what it left in the background is not wanted either. A run that ends leaves it. */
+function isStopped({ terminated, lastRun }: Head, runId: string): boolean {
+  return terminated !== null || (lastRun?.id === runId && lastRun.doneReason === 'canceled');
 }

@@ -179,7 +179,7 @@ describe('a person and a running agent', () => {
     expect(
       await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner }),
     ).toMatchObject({ canceled: true });
-    expect(harness.fences).toContainEqual({ sessionId, epoch: 3, kill: true });
+    expect(harness.fences).toContainEqual({ sessionId, epoch: 3, kill: true, background: true });
     expect(await journal.messages.take()).toMatchObject({ $case: 'cancel' });
     expect(
       await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: harness.owner }),

@@ -89,7 +89,7 @@ describe('Executor', () => {
     await fixture.shell('true', grant);
     const running = fixture.shell('sleep 100', grant).catch((error: { reason: string }) => error.reason);
     await delay(100);
-    await fixture.client.fenceSession({ sessionId: 'f1', epoch: 5, kill: true }, fixture.principal);
+    await fixture.client.fenceSession({ sessionId: 'f1', epoch: 5, kill: true, background: false }, fixture.principal);
     expect(await running).toBe('stale_epoch');
     await expect(fixture.shell('true', { ...grant, epoch: 4 })).rejects.toMatchObject({ reason: 'stale_epoch' });
     expect((await fixture.shell('echo on', { ...grant, epoch: 5 })).output).toBe('on\n');

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/contracts';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
-import { ATTRIBUTE, iterateInSpan } from '@margay/platform';
+import { ATTRIBUTE, faultPoint, iterateInSpan, type FaultPointName } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
 import { SANDBOX_CLASS } from '../metrics';
 import type { OutsideCalls } from '../outside/outside-calls';
-import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
+import type { Fence, LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
 
 /** A sandbox may be lost and replaced this often within one call. */
 const ATTEMPTS = 3;
@@ -21,6 +21,12 @@ const OVERDUE_MS = 10_000;
 const OWNER_REFUSED = new Set(['stale_epoch', 'sandbox_bound', 'grant_audience', 'grant_invalid']);
 
 const NOT_FOUND = { state: 'not_found' };
+
+/** Where a fault can strike, by what the sandbox has just said. */
+const POINTS: Record<string, FaultPointName | undefined> = {
+  started: 'executor.during-execute',
+  finished: 'executor.after-execute',
+};
 
 interface Attempt {
   request: executorPb.ExecuteRequest;
@@ -46,7 +52,7 @@ export class ExecutorService {
   }
 
   /** No call of a lower epoch starts afterwards, wherever; with `kill` those under way end. */
-  async fence(tenantId: string, sessionId: string, fence: { epoch: number; kill: boolean }): Promise<void> {
+  async fence(tenantId: string, sessionId: string, fence: Fence): Promise<void> {
     const both = [this.registry.fence(tenantId, sessionId, fence), this.outside?.fence(tenantId, sessionId, fence)];
     const failed = (await Promise.allSettled(both)).find((end) => end.status === 'rejected');
     if (failed) throw failed.reason;
@@ -151,12 +157,15 @@ export class ExecutorService {
     try {
       const token = await this.registry.tokenFor(sandbox, attempt.grant);
       const request = sandboxRequest(attempt);
+      await faultPoint('executor.before-execute', () => detailOf(attempt));
       const overdue = new AbortController();
       timer = setTimeout(() => overdue.abort(), request.timeoutMs + OVERDUE_MS);
       const signal = AbortSignal.any([attempt.signal, overdue.signal]);
       const stream = sandbox.calls.execute(request, { grant: token, signal });
       for await (const { message } of untilOverdue(stream, overdue.signal)) {
         if (message?.$case === 'output') attempt.offset = message.value.offset + message.value.bytes.length;
+        const point = message && POINTS[message.$case];
+        if (point) await faultPoint(point, () => detailOf(attempt));
         // Another journal does not know the call; without that word the caller would take it for one that never ran.
         const isOther = message?.$case === 'wrongIncarnation' && isLost(attempt);
         yield isOther ? unknown(attempt.tool) : executorMessage(message, sandbox.incarnation);
@@ -217,6 +226,10 @@ function attributesOf({ request, tool, grant }: Attempt) {
     [ATTRIBUTE.toolEffect]: tool.effect,
     [ATTRIBUTE.sandboxClass]: SANDBOX_CLASS,
   };
+}
+
+function detailOf({ request: { toolId, callId, argsJson } }: Attempt): string {
+  return `${toolId} ${callId} ${argsJson}`;
 }
 
 function sandboxRequest({ request, tool, offset }: Attempt): sandboxdPb.ExecuteRequest {

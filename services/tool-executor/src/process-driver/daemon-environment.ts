@@ -49,6 +49,8 @@ export interface DaemonLimits {
   memoryBytes: number;
   /** 0 = none. */
   processes: number;
+  /** For tests only. */
+  faultPoints?: string | undefined;
 }
 
 /** The daemon's whole environment; nothing of this process's own gets in. */
@@ -77,6 +79,7 @@ export function daemonEnvironment(
     HOME: paths.home,
     LANG: 'C.UTF-8',
     TZ: 'UTC',
+    ...(limits.faultPoints === undefined ? {} : { MARGAY_FAULT_POINTS: limits.faultPoints }),
     ...(paths.cache === '' ? {} : { NODE_COMPILE_CACHE: paths.cache }),
   };
 }

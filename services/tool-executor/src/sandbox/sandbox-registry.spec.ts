@@ -92,7 +92,7 @@ let server: GrpcServer;
 let driver: FakeDriver;
 let registry: SandboxRegistry;
 let now: number;
-let fences: { epoch: number; kill: boolean; grantEpoch: number }[];
+let fences: { epoch: number; kill: boolean; background: boolean; grantEpoch: number }[];
 
 beforeEach(async () => {
   folder = mkdtempSync(path.join(tmpdir(), 'margay-registry-'));
@@ -188,16 +188,16 @@ describe('SandboxRegistry', () => {
 
   it('fences at the epoch named, and remembers it for a sandbox that does not run', async () => {
     await registry.obtain(grantOf());
-    await registry.fence('t1', 's1', { epoch: 4, kill: true });
-    expect(fences).toEqual([{ epoch: 4, kill: true, grantEpoch: 4 }]);
-    await registry.fence('t1', 's2', { epoch: 9, kill: false });
+    await registry.fence('t1', 's1', { epoch: 4, kill: true, background: true });
+    expect(fences).toEqual([{ epoch: 4, kill: true, background: true, grantEpoch: 4 }]);
+    await registry.fence('t1', 's2', { epoch: 9, kill: false, background: false });
     expect(driver.epochs.get('s2')?.epoch).toBe(9);
   });
 
   it('does nothing for another tenant', async () => {
     await registry.obtain(grantOf());
     await registry.release('t2', 's1');
-    await registry.fence('t2', 's1', { epoch: 9, kill: true });
+    await registry.fence('t2', 's1', { epoch: 9, kill: true, background: false });
     expect(driver.releases).toEqual([]);
     expect(fences).toEqual([]);
   });

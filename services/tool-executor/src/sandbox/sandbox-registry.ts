@@ -28,6 +28,14 @@ export interface LiveSandbox {
   lastUsedAt: number;
 }
 
+export interface Fence {
+  epoch: number;
+  /** Ends what runs at lower epochs. */
+  kill: boolean;
+  /** With `kill`: also what outlived its calls. */
+  background: boolean;
+}
+
 /** Told of what happens to sandboxes, for metrics. */
 export interface SandboxObserver {
   claimed(seconds: number): void;
@@ -117,7 +125,7 @@ export class SandboxRegistry {
   }
 
   /** No call of a lower epoch starts afterwards; also remembered for a sandbox that does not run. */
-  async fence(tenantId: string, sessionId: string, fence: { epoch: number; kill: boolean }): Promise<void> {
+  async fence(tenantId: string, sessionId: string, fence: Fence): Promise<void> {
     const { driver } = this.options;
     const generation = driver.highestEpoch(tenantId, sessionId)?.generation ?? 0;
     await driver.raiseEpoch(tenantId, sessionId, { generation, epoch: fence.epoch });

@@ -89,6 +89,8 @@ export interface CancelCallResponse {
 export interface FenceRequest {
   epoch: number;
   kill: boolean;
+  /** With `kill`: also what outlived calls of lower epochs, such as background shells. */
+  background: boolean;
 }
 
 export interface FenceResponse {
@@ -1413,7 +1415,7 @@ export const CancelCallResponse: MessageFns<CancelCallResponse> = {
 };
 
 function createBaseFenceRequest(): FenceRequest {
-  return { epoch: 0, kill: false };
+  return { epoch: 0, kill: false, background: false };
 }
 
 export const FenceRequest: MessageFns<FenceRequest> = {
@@ -1423,6 +1425,9 @@ export const FenceRequest: MessageFns<FenceRequest> = {
     }
     if (message.kill !== false) {
       writer.uint32(16).bool(message.kill);
+    }
+    if (message.background !== false) {
+      writer.uint32(24).bool(message.background);
     }
     return writer;
   },
@@ -1456,6 +1461,14 @@ export const FenceRequest: MessageFns<FenceRequest> = {
             message.kill = reader.bool();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.background = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1472,6 +1485,7 @@ export const FenceRequest: MessageFns<FenceRequest> = {
     return {
       epoch: isSet(object.epoch) ? globalThis.Number(object.epoch) : 0,
       kill: isSet(object.kill) ? globalThis.Boolean(object.kill) : false,
+      background: isSet(object.background) ? globalThis.Boolean(object.background) : false,
     };
   },
 
@@ -1483,6 +1497,9 @@ export const FenceRequest: MessageFns<FenceRequest> = {
     if (message.kill !== false) {
       obj.kill = message.kill;
     }
+    if (message.background !== false) {
+      obj.background = message.background;
+    }
     return obj;
   },
 
@@ -1493,6 +1510,7 @@ export const FenceRequest: MessageFns<FenceRequest> = {
     const message = createBaseFenceRequest();
     message.epoch = object.epoch ?? 0;
     message.kill = object.kill ?? false;
+    message.background = object.background ?? false;
     return message;
   },
 };

@@ -102,6 +102,8 @@ export interface FenceSessionRequest {
   epoch: number;
   /** Also kill what still runs. */
   kill: boolean;
+  /** And what outlived the calls that started it, such as background shells: somebody cancelled the run. */
+  background: boolean;
 }
 
 export interface FenceSessionResponse {
@@ -1469,7 +1471,7 @@ export const CancelCallResponse: MessageFns<CancelCallResponse> = {
 };
 
 function createBaseFenceSessionRequest(): FenceSessionRequest {
-  return { sessionId: "", epoch: 0, kill: false };
+  return { sessionId: "", epoch: 0, kill: false, background: false };
 }
 
 export const FenceSessionRequest: MessageFns<FenceSessionRequest> = {
@@ -1482,6 +1484,9 @@ export const FenceSessionRequest: MessageFns<FenceSessionRequest> = {
     }
     if (message.kill !== false) {
       writer.uint32(24).bool(message.kill);
+    }
+    if (message.background !== false) {
+      writer.uint32(32).bool(message.background);
     }
     return writer;
   },
@@ -1523,6 +1528,14 @@ export const FenceSessionRequest: MessageFns<FenceSessionRequest> = {
             message.kill = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.background = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1544,6 +1557,7 @@ export const FenceSessionRequest: MessageFns<FenceSessionRequest> = {
         : "",
       epoch: isSet(object.epoch) ? globalThis.Number(object.epoch) : 0,
       kill: isSet(object.kill) ? globalThis.Boolean(object.kill) : false,
+      background: isSet(object.background) ? globalThis.Boolean(object.background) : false,
     };
   },
 
@@ -1558,6 +1572,9 @@ export const FenceSessionRequest: MessageFns<FenceSessionRequest> = {
     if (message.kill !== false) {
       obj.kill = message.kill;
     }
+    if (message.background !== false) {
+      obj.background = message.background;
+    }
     return obj;
   },
 
@@ -1569,6 +1586,7 @@ export const FenceSessionRequest: MessageFns<FenceSessionRequest> = {
     message.sessionId = object.sessionId ?? "";
     message.epoch = object.epoch ?? 0;
     message.kill = object.kill ?? false;
+    message.background = object.background ?? false;
     return message;
   },
 };
