@@ -18,7 +18,7 @@ export class SessionMetrics {
   readonly effectsLag: Gauge;
   readonly dispatchWait: Histogram<'pool'>;
   readonly takeoverDuration: Histogram;
-  readonly janitorRepairs: Counter;
+  readonly janitorRepairs: Counter<'sweep'>;
   readonly takeovers: Counter<'cause'>;
   readonly runnerSlots: Gauge<'pool' | 'state'>;
   readonly runsEnded: Counter<'done_reason'>;
@@ -62,7 +62,8 @@ export class SessionMetrics {
     });
     this.janitorRepairs = new Counter({
       name: 'margay_janitor_repairs_total',
-      help: 'Commits whose effects the janitor redid',
+      help: 'What janitors put right, by kind of sweep',
+      labelNames: ['sweep'],
       registers,
     });
     this.takeovers = new Counter({

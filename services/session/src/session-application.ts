@@ -1,5 +1,6 @@
 import { accessPb, executorPb, runnersPb, sessionsPb } from '@margay/contracts';
 import {
+  faultPoint,
   GrpcServer,
   grpcClient,
   type ConnectionAge,
@@ -13,14 +14,14 @@ import {
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
 import { UnavailableError } from '@margay/errors';
 import { commitKey } from '@margay/log';
-import { GridFSBucket } from 'mongodb';
 import { accessHandlers } from './access/access.grpc';
 import { AccessRepository } from './access/access.repository';
 import { AccessService } from './access/access.service';
 import { publishCommit } from './commits/live';
 import { MongoBlobStore } from './commits/mongo-blob-store';
 import { MongoCommitStore } from './commits/mongo-commit-store';
-import { SessionLog } from './commits/session-log';
+import { describeCommit, SessionLog } from './commits/session-log';
+import { SystemClock } from './commits/system-clock';
 import type { SessionConfig } from './config';
 import { Dispatcher } from './dispatch/dispatcher';
 import { RunGrants } from './dispatch/run-grants';
@@ -31,7 +32,6 @@ import { RunnerWatch } from './dispatch/runner-watch';
 import { RunnerRepository } from './dispatch/runner.repository';
 import { TenantLimits } from './dispatch/tenant-limits';
 import { EffectsService } from './effects/effects.service';
-import { Janitor } from './effects/janitor';
 import { SessionRepository } from './effects/session.repository';
 import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
@@ -47,8 +47,11 @@ import { RecoveryService } from './sessions/recovery.service';
 import { SessionsService } from './sessions/sessions.service';
 import { sessionsHandlers } from './sessions/sessions.grpc';
 import { TagRepository } from './sessions/tag.repository';
+import { ForkRepository } from './sessions/fork.repository';
+import { ForkService } from './sessions/fork.service';
 import { checkClock } from './store/store-clock';
 import { storeHandlers } from './store/store-handlers';
+import { Upkeep } from './upkeep/upkeep';
 
 export interface SessionContext {
   config: SessionConfig;
@@ -82,8 +85,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
 
     const { db } = this.mongo.connection;
     if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
-    const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'));
-    const blobs = new MongoBlobStore(new GridFSBucket(db));
+    const blobs = new MongoBlobStore(db);
+    const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'), blobs);
     const sessionRows = new SessionRepository(db.collection('sessions'));
     const runRows = new RunRepository(db.collection('runs'));
     const runnerRows = new RunnerRepository(db.collection('runners'), instance);
@@ -91,9 +94,9 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const leases = new LeaseRepository(db.collection('leases'), instance);
     const accessRows = new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys'));
     const tags = new TagRepository(db.collection('tags'));
+    const forks = new ForkRepository(db.collection('forks'));
     const questionRows = new QuestionRepository(db.collection('questions'));
-    for (const owner of [store, sessionRows, runRows, accessRows]) await owner.createIndexes();
-    await blobs.createIndexes((name) => db.collection(name));
+    for (const owner of [store, blobs, sessionRows, runRows, accessRows, tags, forks]) await owner.createIndexes();
 
     const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
@@ -110,10 +113,6 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       questions: questionRows,
       executor,
       logger,
-    });
-    const janitor = new Janitor(store, effects, leases, logger, {
-      repaired: (count) => metrics.janitorRepairs.inc(count),
-      lagged: (seconds) => metrics.effectsLag.set(seconds),
     });
     const watch = new RunnerWatch({
       log,
@@ -162,6 +161,31 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const sessions = new SessionsService({ ...runPorts, effects, tags });
     const recovery = new RecoveryService(runPorts);
     const questions = new QuestionsService({ ...runPorts, questions: questionRows });
+    const fork = new ForkService({
+      log,
+      effects,
+      sessions: sessionRows,
+      tags,
+      forks,
+      logger,
+      clock: new SystemClock(),
+    });
+    const upkeep = new Upkeep({
+      db,
+      store,
+      blobs,
+      log,
+      effects,
+      sessions: sessionRows,
+      runners: runnerRows,
+      tags,
+      forks,
+      forkService: fork,
+      leases,
+      logger,
+      onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
+      onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
+    });
 
     const effectsUnderWay = new WorkWatch();
     log.onCommitted((document) => {
@@ -173,7 +197,18 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       .add(
         sessionsPb.SessionsDefinition,
         storeHandlers(
-          sessionsHandlers({ sessions, recovery, questions, log, store, blobs, rows: sessionRows, projects, models }),
+          sessionsHandlers({
+            sessions,
+            recovery,
+            questions,
+            fork,
+            log,
+            store,
+            blobs,
+            rows: sessionRows,
+            projects,
+            models,
+          }),
         ),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
@@ -197,7 +232,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     dispatcher.start();
     watch.start();
     journals.start();
-    janitor.start();
+    upkeep.start();
     isolation.start();
 
     this.stop = async () => {
@@ -211,7 +246,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       journals.stop();
       log.close();
       await within(CLOSE_GRACE_MS, watch.leave());
-      await within(CLOSE_GRACE_MS, Promise.all([janitor.stop(), effects.idle()]));
+      await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
       executor.close();
     };
   }

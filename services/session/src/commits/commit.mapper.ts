@@ -1,6 +1,7 @@
 import { isoMicros } from '@margay/contracts';
 import { emptyHead, type CommitDocument, type Head, type StoredCommand, type StoredFrame } from '@margay/log';
 import type { Binary } from 'mongodb';
+import { blobsOf } from './blob-references';
 import { eventText, headText, recordText } from './commit-words';
 
 /**
@@ -29,6 +30,8 @@ export interface StoredCommit {
   effectsDueAt?: number;
   ts0: number;
   hash: Bytes;
+  /** Blobs that its texts refer to, for who looks for references; absent where there are none. Follows from the texts. */
+  blobs?: string[];
 }
 
 /** A SHA-256 as its 32 bytes; any other text as it is. */
@@ -38,6 +41,7 @@ const SHA256_HEX = /^[0-9a-f]{64}$/;
 
 export function toStored(document: CommitDocument): StoredCommit {
   const { _id, v, tenantId, sessionId, commitIds, commands, events, records, effects, effectsDueAt, ts0 } = document;
+  const blobs = blobsOf(document);
   const hasAnswers = commands.some(({ answer }) => Object.keys(answer).length > 0);
   const isByIds = commands.length === commitIds.length && commands.every((each, i) => each.commitId === commitIds[i]);
   return {
@@ -55,6 +59,7 @@ export function toStored(document: CommitDocument): StoredCommit {
     ...(effectsDueAt === null ? {} : { effectsDueAt }),
     ts0,
     hash: bytesOf(document.hash),
+    ...(blobs.length === 0 ? {} : { blobs }),
   };
 }
 

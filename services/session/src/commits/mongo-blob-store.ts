@@ -3,34 +3,77 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { NotFoundError } from '@margay/errors';
 import { BlobStore } from '@margay/log';
-import type { Collection, GridFSBucket } from 'mongodb';
+import { LRUCache } from 'lru-cache';
+import { GridFSBucket, type Collection, type Db, type ObjectId } from 'mongodb';
+
+const HOUR_MS = 3_600_000;
+/** What was touched so lately needs no other touch: a commit that follows is stored long before anybody collects. */
+const FRESH_MS = HOUR_MS / 2;
+/** Unused for so long, a blob is looked at: whoever put it has stored his commit by now, or never will. */
+const UNUSED_MS = 24 * HOUR_MS;
+/** What is in use is looked at again after this. */
+const RECHECK_MS = 7 * UNUSED_MS;
+const TOUCHES_MAX = 20_000;
+
+interface BlobMetadata {
+  tenantId: string;
+  /** When somebody put it last, or stored a commit that refers to it. */
+  touchedAt: Date;
+  /** From then on it is looked at whether it is in use. */
+  sweepAt: Date;
+  /** Every commit that refers to it names it in `blobs`; older blobs are never collected. */
+  isTracked: true;
+  /** Being removed: nobody finds it any more. */
+  isDead?: true;
+}
 
 interface BlobFile {
+  _id: ObjectId;
+  filename: string;
   length: number;
+  metadata?: BlobMetadata;
 }
 
 /** Blobs in GridFS. The file name is `<tenant>/<sha256>`, so a tenant never reaches another's bytes. */
 export class MongoBlobStore extends BlobStore {
-  constructor(private readonly bucket: GridFSBucket) {
+  private readonly bucket: GridFSBucket;
+  private readonly files: Collection<BlobFile>;
+  private readonly chunks: Collection<{ _id: ObjectId; files_id: ObjectId; n: number }>;
+  /** When this process touched a blob, on the monotonic clock. */
+  private readonly touches = new LRUCache<string, number>({ max: TOUCHES_MAX });
+
+  constructor(db: Db) {
     super();
+    this.bucket = new GridFSBucket(db);
+    this.files = db.collection('fs.files');
+    this.chunks = db.collection('fs.chunks');
   }
 
   /**
-   * Those that GridFS makes itself with its first upload, made before it: an index that is built while blobs are written
-   * may miss some in the development store.
+   * Ours, and those that GridFS makes itself with its first upload: an index that is built while blobs are written may
+   * miss some in the development store.
    */
-  async createIndexes(collection: (name: string) => Pick<Collection, 'createIndex'>): Promise<void> {
-    await collection('fs.files').createIndex({ filename: 1, uploadDate: 1 });
-    await collection('fs.chunks').createIndex({ files_id: 1, n: 1 }, { unique: true });
+  async createIndexes(): Promise<void> {
+    await this.files.createIndex({ filename: 1, uploadDate: 1 });
+    await this.files.createIndex({ 'metadata.sweepAt': 1 }, { name: 'sweepAt_v1' });
+    await this.chunks.createIndex({ files_id: 1, n: 1 }, { unique: true });
   }
 
   async put(tenantId: string, bytes: Uint8Array): Promise<string> {
     const id = createHash('sha256').update(bytes).digest('hex');
-    if (await this.find(tenantId, id)) return id;
+    if (this.isFresh(tenantId, id) || (await this.touch(tenantId, id))) return id;
     // Two writers of one blob leave two equal files: either serves.
-    const metadata = { tenantId, touchedAt: new Date() };
+    const metadata: BlobMetadata = { tenantId, ...touchedNow(), isTracked: true };
     await pipeline(Readable.from([bytes]), this.bucket.openUploadStream(name(tenantId, id), { metadata }));
+    this.touches.set(name(tenantId, id), performance.now());
     return id;
+  }
+
+  /** Notes that these are in use, where that was not noted a moment ago. @returns those that do not exist */
+  async keep(tenantId: string, ids: readonly string[]): Promise<string[]> {
+    const stale = ids.filter((id) => !this.isFresh(tenantId, id));
+    const found = await Promise.all(stale.map((id) => this.touch(tenantId, id)));
+    return stale.filter((_, index) => !found[index]);
   }
 
   async get(tenantId: string, id: string): Promise<Uint8Array> {
@@ -41,31 +84,76 @@ export class MongoBlobStore extends BlobStore {
 
   /** Size in bytes. @throws NotFoundError `blob_not_found` */
   async size(tenantId: string, id: string): Promise<number> {
-    const file = await this.find(tenantId, id);
-    if (!file) throw notFound(id);
-    return file.length;
+    return (await this.find(tenantId, id)).length;
   }
 
   /** Bytes from `start` up to, but not including, `end`. */
   async *read(tenantId: string, id: string, start: number, end: number | undefined): AsyncIterable<Buffer> {
-    if (!(await this.find(tenantId, id))) throw notFound(id);
+    const { _id } = await this.find(tenantId, id);
     const options = end === undefined ? { start } : { start, end };
-    yield* this.bucket.openDownloadStreamByName(name(tenantId, id), options) as AsyncIterable<Buffer>;
+    yield* this.bucket.openDownloadStream(_id, options) as AsyncIterable<Buffer>;
   }
 
-  private async find(tenantId: string, id: string): Promise<BlobFile | undefined> {
-    const [file] = await this.bucket
-      .find({ filename: name(tenantId, id) })
-      .limit(1)
+  /**
+   * Removes blobs that have been unused for a day, a bounded number of them. Whoever is about to refer to one touches it
+   * first, so it stays: what is removed is marked in one write that fails if it was touched after this looked at it.
+   * @returns how many were removed
+   */
+  async collect(
+    isReferenced: (tenantId: string, id: string) => Promise<boolean>,
+    limit: number,
+    nowMs = Date.now(),
+  ): Promise<number> {
+    const due = await this.files
+      .find({ 'metadata.sweepAt': { $lte: new Date(nowMs) }, 'metadata.isTracked': true })
+      .sort({ 'metadata.sweepAt': 1 })
+      .limit(limit)
       .toArray();
+    let removed = 0;
+    for (const { _id, filename, metadata } of due) {
+      if (!metadata) continue;
+      const { tenantId, touchedAt } = metadata;
+      if (!metadata.isDead && (await isReferenced(tenantId, filename.slice(tenantId.length + 1)))) {
+        await this.files.updateOne({ _id }, { $set: { 'metadata.sweepAt': new Date(nowMs + RECHECK_MS) } });
+        continue;
+      }
+      const untouched = { _id, 'metadata.touchedAt': touchedAt };
+      const marked = await this.files.updateOne(untouched, { $set: { 'metadata.isDead': true } });
+      if (marked.matchedCount === 0) continue;
+      await this.chunks.deleteMany({ files_id: _id });
+      await this.files.deleteOne({ _id });
+      removed += 1;
+    }
+    return removed;
+  }
+
+  private isFresh(tenantId: string, id: string): boolean {
+    const touchedMs = this.touches.get(name(tenantId, id));
+    return touchedMs !== undefined && performance.now() - touchedMs < FRESH_MS;
+  }
+
+  /** @returns whether it exists */
+  private async touch(tenantId: string, id: string): Promise<boolean> {
+    const filename = name(tenantId, id);
+    const { touchedAt, sweepAt } = touchedNow();
+    const set = { 'metadata.touchedAt': touchedAt, 'metadata.sweepAt': sweepAt };
+    const touched = await this.files.updateMany({ filename, 'metadata.isDead': { $ne: true } }, { $set: set });
+    if (touched.matchedCount > 0) this.touches.set(filename, performance.now());
+    return touched.matchedCount > 0;
+  }
+
+  private async find(tenantId: string, id: string): Promise<BlobFile> {
+    const file = await this.files.findOne({ filename: name(tenantId, id), 'metadata.isDead': { $ne: true } });
+    if (!file) throw new NotFoundError('blob_not_found', `blob ${id} not found`);
     return file;
   }
 }
 
-function name(tenantId: string, id: string): string {
-  return `${tenantId}/${id}`;
+function touchedNow(): Pick<BlobMetadata, 'touchedAt' | 'sweepAt'> {
+  const nowMs = Date.now();
+  return { touchedAt: new Date(nowMs), sweepAt: new Date(nowMs + UNUSED_MS) };
 }
 
-function notFound(id: string): Error {
-  return new NotFoundError('blob_not_found', `blob ${id} not found`);
+function name(tenantId: string, id: string): string {
+  return `${tenantId}/${id}`;
 }

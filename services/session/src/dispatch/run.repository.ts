@@ -56,6 +56,7 @@ export class RunRepository {
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ pool: 1, state: 1, queuedAtMs: 1 }, { name: 'queue_v1' });
     await this.rows.createIndex({ owner: 1, state: 1 }, { name: 'owner_v1' });
+    await this.rows.createIndex({ sessionId: 1 }, { name: 'session_v1' });
     await this.rows.createIndex({ dueAtMs: 1 }, { name: 'due_v1' });
     await this.rows.createIndex({ state: 1, tenantId: 1, principal: 1 }, { name: 'load_v1' });
   }

@@ -1,5 +1,6 @@
-import { sessionState, type Head } from '@margay/log';
+import { emptyHead, sessionState, type Head } from '@margay/log';
 import type { Collection, Filter } from 'mongodb';
+import { isDuplicateKey } from '../store/mongo-errors';
 import { Projector } from '../store/project';
 
 /** Projection of a session's head; a pure function of the log, restored from it at will. */
@@ -18,7 +19,12 @@ export interface SessionRow {
   projects: string[];
   contextJson: string;
   stateJson: string;
+  /** A fork that was never finished: its log is removed, and nothing can make it a session any more. */
+  isDead?: true;
 }
+
+/** Above every number: no head replaces the row of a dead fork. */
+const DEAD_C = Number.MAX_SAFE_INTEGER;
 
 export interface SessionQuery {
   tenantId: string;
@@ -40,11 +46,40 @@ export class SessionRepository {
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ tenantId: 1, createdTs: -1 }, { name: 'tenant_created_v1' });
     await this.rows.createIndex({ tenantId: 1, owner: 1, createdTs: -1 }, { name: 'tenant_owner_created_v1' });
+    await this.rows.createIndex({ isRunning: 1, _id: 1 }, { name: 'running_v1' });
   }
 
   /** An older head never overwrites a newer one. */
   project(head: Head): Promise<void> {
-    return this.projector.project(rowOf(head));
+    return this.projector.project(sessionRowOf(head));
+  }
+
+  async find(sessionId: string): Promise<SessionRow | undefined> {
+    return (await this.rows.findOne({ _id: sessionId })) ?? undefined;
+  }
+
+  /** Takes the place at which a half-made fork would become visible. @returns false where a session is there already */
+  async bury(sessionId: string, tenantId: string): Promise<boolean> {
+    const row = sessionRowOf({ ...emptyHead(sessionId), tenantId });
+    try {
+      await this.rows.insertOne({ ...row, c: DEAD_C, isDead: true });
+      return true;
+    } catch (error) {
+      if (!isDuplicateKey(error)) throw error;
+      return (await this.find(sessionId))?.isDead === true;
+    }
+  }
+
+  /** Ids of sessions whose rows say that a run is active, in their order, behind this one. */
+  async runningAfter(sessionId: string, limit: number): Promise<string[]> {
+    const rows = this.rows.find({ isRunning: true, _id: { $gt: sessionId } });
+    return (await rows.sort({ _id: 1 }).limit(limit).project<{ _id: string }>({ _id: 1 }).toArray()).map(({ _id }) => _id); // prettier-ignore
+  }
+
+  /** Ids of all rows but those of dead forks, in their order, behind this one. */
+  async idsAfter(sessionId: string, limit: number): Promise<string[]> {
+    const rows = this.rows.find({ _id: { $gt: sessionId }, isDead: { $ne: true } });
+    return (await rows.sort({ _id: 1 }).limit(limit).project<{ _id: string }>({ _id: 1 }).toArray()).map(({ _id }) => _id); // prettier-ignore
   }
 
   /** Newest first; sessions that never had a run are hidden. */
@@ -59,7 +94,8 @@ export class SessionRepository {
   }
 }
 
-function rowOf(head: Head): SessionRow {
+/** What the row of a session says; a pure function of its head. */
+export function sessionRowOf(head: Head): SessionRow {
   return {
     _id: head.sessionId,
     tenantId: head.tenantId,

@@ -1,7 +1,7 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
-import { PermissionDeniedError, UnimplementedError } from '@margay/errors';
+import { PermissionDeniedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
-import { requireAccess, seesAllSessions } from '../access/access-rules';
+import { mayAccess, requireAccess, seesAllSessions } from '../access/access-rules';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
@@ -10,6 +10,8 @@ import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
 import type { QuestionsService } from '../questions/questions.service';
 import type { RecoveryService } from './recovery.service';
+import { verifySession } from '../upkeep/verify';
+import type { ForkService } from './fork.service';
 import { replay } from './replay';
 import { stateMessage, summaryOfHead, summaryOfRow } from './session.mapper';
 import type { SessionsService } from './sessions.service';
@@ -21,6 +23,7 @@ export interface SessionsGrpcPorts {
   log: SessionLog;
   store: MongoCommitStore;
   blobs: MongoBlobStore;
+  fork: ForkService;
   rows: SessionRepository;
   projects: ProjectsService;
   models: ModelsService;
@@ -40,8 +43,14 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     cancelRun: (request, context) => sessions.cancel(context.principal(), request),
     recoverSession: (request, context) => ports.recovery.recover(context.principal(), request),
     answerQuestion: (request, context) => ports.questions.answer(context.principal(), request),
-    forkSession: () => Promise.reject(new UnimplementedError('fork', 'fork is not served yet')),
-    verifySession: () => Promise.reject(new UnimplementedError('verify', 'verify is not served yet')),
+    forkSession: (request, context) => ports.fork.fork(context.principal(), request),
+    async verifySession({ sessionId }, context) {
+      const row = await ports.rows.find(sessionId);
+      // A log that can't be read is to be told of, too.
+      if (!row || !mayAccess(context.principal(), row)) await sessions.confirmedHead(context.principal(), sessionId);
+      const { commits, headHash, fault } = await verifySession(ports.store, sessionId);
+      return { ok: !fault, commits, headHash, firstBad: fault?.c ?? 0, problem: fault?.problem ?? '' };
+    },
     terminateSession: ({ sessionId }, context) => sessions.terminate(context.principal(), sessionId),
     async getSession({ sessionId }, context) {
       const head = await sessions.confirmedHead(context.principal(), sessionId);

@@ -1,5 +1,4 @@
 import { performance } from 'node:perf_hooks';
-import { GridFSBucket } from 'mongodb';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { LeaseRepository } from '../leases/lease.repository';
 import { RealStore, times } from '../spec/real-store';
@@ -120,23 +119,22 @@ describe('a lease', () => {
 });
 
 describe('a blob', () => {
-  // One bucket, as in the service: each new one looks after its indexes when it is first written to.
-  let bucket: GridFSBucket;
+  // One, as in the service: each new one looks after its indexes when it is first written to.
+  let blobs: MongoBlobStore;
   beforeAll(async () => {
-    bucket = new GridFSBucket(real.db);
-    await blobs().createIndexes((name) => real.db.collection(name));
+    blobs = new MongoBlobStore(real.db);
+    await blobs.createIndexes();
   });
 
-  const blobs = () => new MongoBlobStore(bucket);
   const read = async (id: string, start: number, end?: number): Promise<string> => {
     const chunks: Buffer[] = [];
-    for await (const chunk of blobs().read('t', id, start, end)) chunks.push(chunk);
+    for await (const chunk of blobs.read('t', id, start, end)) chunks.push(chunk);
     return Buffer.concat(chunks).toString();
   };
 
   it('is read in ranges, also across chunks', async () => {
     const text = times(100_000, (i) => String(i).padStart(6, '0')).join('');
-    const id = await blobs().put('t', Buffer.from(text));
+    const id = await blobs.put('t', Buffer.from(text));
     for (const [start, end] of [
       [0, 10],
       [261_119, 261_125],
@@ -144,15 +142,15 @@ describe('a blob', () => {
       [300_000, 560_000],
     ] as const)
       expect(await read(id, start, end)).toBe(text.slice(start, end));
-    expect(await blobs().size('t', id)).toBe(600_000);
+    expect(await blobs.size('t', id)).toBe(600_000);
   });
 
   it('is one for equal bytes, and unknown to another tenant', async () => {
-    const put = times(5, () => blobs().put('t', Buffer.from('the same')));
+    const put = times(5, () => blobs.put('t', Buffer.from('the same')));
     const [id = ''] = await Promise.all(put);
     expect(new Set(await Promise.all(put)).size).toBe(1);
     expect(await read(id, 0)).toBe('the same');
-    for (const ask of [blobs().size('u', id), blobs().get('u', id)])
+    for (const ask of [blobs.size('u', id), blobs.get('u', id)])
       await expect(ask).rejects.toMatchObject({ reason: 'blob_not_found' });
   });
 });

@@ -1,0 +1,60 @@
+import { readConfirmedTip, type Head } from '@margay/log';
+import type { MongoCommitStore } from '../commits/mongo-commit-store';
+import type { SessionRepository } from '../effects/session.repository';
+import type { SessionRows } from './derived-rows';
+
+const BATCH = 200;
+
+export interface RebuildPorts {
+  store: MongoCommitStore;
+  sessions: Pick<SessionRepository, 'idsAfter'>;
+  projections: SessionRows[];
+}
+
+export interface Rebuilt {
+  /** Sessions whose rows were compared with their logs. */
+  sessions: number;
+  /** Rows that were missing, wrong, or of no session. */
+  rows: number;
+}
+
+/** Compares the rows of one session with its log and puts them right. @returns how many were wrong */
+export async function restoreSession(
+  { store, projections }: Pick<RebuildPorts, 'store' | 'projections'>,
+  sessionId: string,
+): Promise<number> {
+  const readHead = async (): Promise<Head> => (await readConfirmedTip(store, sessionId)).head;
+  let wrong = 0;
+  for (const rows of projections) wrong += await rows.restore(sessionId, readHead);
+  return wrong;
+}
+
+/**
+ * Restores all projections from the logs: what is missing is written, what no log says is removed. Safe beside a platform
+ * that serves, and safe to break off and to repeat: no list is empty meanwhile, and no newer row is overwritten.
+ */
+export async function rebuildAll(
+  ports: RebuildPorts,
+  onProgress: (rebuilt: Rebuilt) => void = () => undefined,
+): Promise<Rebuilt> {
+  const total: Rebuilt = { sessions: 0, rows: 0 };
+  for await (const sessionId of pages((after) => ports.store.sessionsAfter(after, BATCH))) {
+    total.rows += await restoreSession(ports, sessionId);
+    total.sessions += 1;
+    if (total.sessions % BATCH === 0) onProgress(total);
+  }
+  // Rows whose log is gone have no session to be found by.
+  for await (const sessionId of pages((after) => ports.sessions.idsAfter(after, BATCH)))
+    if (!(await ports.store.readNumber(sessionId, 1))) total.rows += await restoreSession(ports, sessionId);
+  return total;
+}
+
+async function* pages(next: (after: string) => Promise<string[]>): AsyncIterable<string> {
+  for (let after = ''; ;) {
+    const page = await next(after);
+    yield* page;
+    const last = page.at(-1);
+    if (last === undefined) return;
+    after = last;
+  }
+}
