@@ -228,8 +228,8 @@ export class FakeSession {
         summaryJson: summaryOf(await this.seen(sessionId, context.principal())),
       }),
       listSessions: (request, context) => {
-        const { tenantId } = context.principal();
-        const rows = [...this.heads.values()].filter((head) => head.tenantId === tenantId && head.runNo > 0);
+        const principal = context.principal();
+        const rows = [...this.heads.values()].filter((head) => isSeen(head, principal) && head.runNo > 0);
         const page = rows.slice(
           request.offset,
           request.limit === undefined ? undefined : request.offset + request.limit,
@@ -366,10 +366,9 @@ export class FakeSession {
     return true;
   }
 
-  private async seen(sessionId: string, { tenantId, principal, role }: Principal): Promise<Head> {
+  private async seen(sessionId: string, principal: Principal): Promise<Head> {
     const { head } = await readConfirmedTip(this.store, sessionId);
-    const isOwn = head.owner === principal || role !== 'member';
-    if (head.c === 0 || head.tenantId !== tenantId || !isOwn)
+    if (head.c === 0 || !isSeen(head, principal))
       throw new NotFoundError('session_not_found', `session ${sessionId} not found`);
     return head;
   }
@@ -399,6 +398,10 @@ const refuse = () => Promise.reject(new Error('not part of these specs'));
 
 type AnyHandler = (request: unknown, context: unknown) => unknown;
 type WithoutId<T> = T extends { commitId: string } ? Omit<T, 'commitId'> : never;
+
+function isSeen(head: Head, { tenantId, principal, role }: Principal): boolean {
+  return head.tenantId === tenantId && (head.owner === principal || role !== 'member');
+}
 
 function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');

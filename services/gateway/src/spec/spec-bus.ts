@@ -37,7 +37,8 @@ export class SpecBus implements HubBus {
   }
 
   deliver(subject: string, data: string): void {
-    for (const listener of this.listeners.get(subject) ?? []) listener(Buffer.from(data), subject);
+    for (const [pattern, listeners] of this.listeners)
+      if (matches(pattern, subject)) for (const listener of listeners) listener(Buffer.from(data), subject);
   }
 
   reconnect(): void {
@@ -71,4 +72,11 @@ export class SpecBus implements HubBus {
     else this.deliver(subject, data);
     if (fate > 0.9) setTimeout(() => this.deliver(subject, data), random() * 30);
   }
+}
+
+/** A star stands for one word. */
+function matches(pattern: string, subject: string): boolean {
+  if (pattern === subject) return true;
+  const [expected, words] = [pattern.split('.'), subject.split('.')];
+  return expected.length === words.length && expected.every((word, index) => word === '*' || word === words[index]);
 }

@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { LiveCommit, LiveDelta, subjects, type sessionsPb } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { ATTRIBUTE, withSyncSpan, type Logger } from '@margay/platform';
@@ -31,6 +32,8 @@ export interface SessionFeedOptions {
 
 const AHEAD_MAX = 1_000;
 const HELD_DELTAS_MAX = 200;
+/** So much is handed on without a pause. */
+const BURST_CHARS = 64 * 1024;
 
 /**
  * The live end of one session, shared by all its listeners on this gateway: puts commits in order by their number, closes
@@ -230,10 +233,17 @@ export class SessionFeed {
 
   private async readInto(reader: CommitReader): Promise<void> {
     const from = { $case: 'afterCommit' as const, value: this.position ?? 0 };
+    let chars = 0;
     for await (const { commits, state } of reader.read(from, this.closing.signal)) {
       for (const { c, frames } of commits) {
         if (c <= (this.position ?? 0)) continue;
-        this.dispatch(this.commit(this.position ?? 0, c, frames, state?.c === c ? state : undefined));
+        const commit = this.commit(this.position ?? 0, c, frames, state?.c === c ? state : undefined);
+        this.dispatch(commit);
+        chars += commit.chars;
+        if (chars < BURST_CHARS) continue;
+        chars = 0;
+        // Sockets get rid of what they hold only between turns, and who holds too much is cut.
+        await turn();
       }
       if (state && state.c > (this.position ?? 0)) {
         this.dispatch(this.commit(this.position ?? 0, state.c, [], state));

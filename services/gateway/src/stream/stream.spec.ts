@@ -201,6 +201,25 @@ describe('session stream', () => {
       expect(reader.types.at(-1)).toBe('stream_end');
     });
 
+    it('waits for no gap with a commit that was announced by its number, also while it reads another', async () => {
+      await start({ streams: { gapMs: 60_000, probeMs: 60_000 } });
+      await startRun();
+      let release = () => {};
+      harness.session.delays.set('readCommits', new Promise((resolve) => (release = resolve)));
+      const opening = harness.stream(id);
+      await until(() => harness.session.countOf('readCommits') === 1);
+      await harness.session.step(id, note('y'.repeat(300_000)));
+      release();
+      const reader = await (await opening).untilType('run_note');
+      harness.session.delays.set('readCommits', new Promise((resolve) => (release = resolve)));
+      await harness.session.step(id, note('x'.repeat(300_000)));
+      await until(() => harness.session.countOf('readCommits') >= 2);
+      await harness.session.step(id, note('x'.repeat(300_000)));
+      release();
+      harness.session.delays.clear();
+      await reader.untilType('run_note', 3);
+    });
+
     it('loses nothing that is committed while it replays', async () => {
       await start();
       await startRun();
