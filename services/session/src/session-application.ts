@@ -1,6 +1,5 @@
 import { accessPb, executorPb, runnersPb, sessionsPb } from '@margay/contracts';
 import {
-  faultPoint,
   GrpcServer,
   grpcClient,
   type ConnectionAge,
@@ -17,10 +16,11 @@ import { commitKey } from '@margay/log';
 import { accessHandlers } from './access/access.grpc';
 import { AccessRepository } from './access/access.repository';
 import { AccessService } from './access/access.service';
+import { passingFault } from './commits/commit-faults';
 import { publishCommit } from './commits/live';
 import { MongoBlobStore } from './commits/mongo-blob-store';
 import { MongoCommitStore } from './commits/mongo-commit-store';
-import { describeCommit, SessionLog } from './commits/session-log';
+import { SessionLog } from './commits/session-log';
 import { SystemClock } from './commits/system-clock';
 import type { SessionConfig } from './config';
 import { Dispatcher } from './dispatch/dispatcher';
@@ -189,8 +189,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
 
     const effectsUnderWay = new WorkWatch();
     log.onCommitted((document) => {
-      publishCommit(bus, document);
-      void effectsUnderWay.track(effects.apply(document));
+      passingFault('session.before-publish', document, () => publishCommit(bus, document));
+      passingFault('session.before-effects', document, () => void effectsUnderWay.track(effects.apply(document)));
       metrics.countEnded(document);
     });
     const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger, ...this.context.connectionAge })

@@ -35,9 +35,8 @@ export function armFaultPoints(plan: string | undefined, report: FaultReport): (
 export function faultPoint(name: FaultPointName, detail: string | (() => string) = ''): Promise<void> | undefined {
   if (!armed) return undefined;
   const { faults, report } = armed;
-  const text = typeof detail === 'string' ? detail : detail();
-  const action = faults.reach(name, text);
+  const action = faults.reach(name, typeof detail === 'string' ? detail : detail());
   if (!action) return undefined;
-  report.warn({ point: name, action: action.kind, detail: text }, 'a fault point strikes');
+  report.warn({ point: name, action: action.kind }, 'a fault point strikes');
   return strike(name, action);
 }

@@ -1,12 +1,12 @@
 /** Every place at which a process can be made to fail on purpose, and what is true there. */
 export const FAULT_POINT_NAMES = [
-  /** A piece of the model's answer has come; more follow. Detail: session id, run id, agent id. */
+  /** A piece of the model's answer has come; more follow. Detail: session id, run id, that piece. */
   'runner.during-model-stream',
   /** The model's answer is whole, its commit A has not been sent. Detail: session id, run id, types of the events. */
   'runner.before-commit-a',
   /** A is stored, none of its calls has been sent. Detail: as before A. */
   'runner.after-commit-a',
-  /** A call has been sent to the tool-executor, its outcome has not come. Detail: tool id, call id, run id. */
+  /** A call has been sent to the tool-executor, its outcome has not come. Detail: tool id, call id, arguments. */
   'runner.during-call',
   /** Results of calls are here, their commit B has not been sent. Detail: session id, run id, types of the events. */
   'runner.before-commit-b',
@@ -16,13 +16,13 @@ export const FAULT_POINT_NAMES = [
   'runner.before-final-commit',
   /** The final commit is stored, the runner has not let go of the run. Detail: session id, run id. */
   'runner.after-final-commit',
-  /** A commit is decided, its insert has not been sent. Detail: session id, kinds of its commands. */
+  /** A commit is decided, its insert has not been sent. Detail: session id, ids of its commands, types of its events. */
   'session.before-insert',
-  /** A commit is stored; nobody has been answered, nothing published. Detail: session id, kinds of its commands. */
+  /** A commit is stored; nobody has been answered, nothing published. Detail: session id, ids of its commands, types of its events. */
   'session.after-insert',
-  /** A commit is stored and its senders are being answered, it is not published. Detail: session id, kinds. */
+  /** A commit is stored and its senders are being answered, it is not published. Detail: as before the insert. */
   'session.before-publish',
-  /** A commit is stored, what it owes to other documents has not been written. Detail: session id, kinds. */
+  /** A commit is stored, what it owes to other documents has not been written. Detail: as before the insert. */
   'session.before-effects',
   /** A claim is stored, its runner has not been told. Detail: session id, run id, runner. */
   'session.before-assign',
@@ -30,17 +30,17 @@ export const FAULT_POINT_NAMES = [
   'session.before-accepted',
   /** The session service has accepted a run, the client has not got its 202. Detail: session id. */
   'gateway.before-accepted',
-  /** A call came in, the sandbox has not been asked. Detail: tool id, call id. */
+  /** A call came in, the sandbox has not been asked. Detail: tool id, call id, arguments. */
   'executor.before-execute',
-  /** The sandbox has answered that it runs the call. Detail: tool id, call id. */
+  /** The sandbox has answered that it runs the call. Detail: tool id, call id, arguments. */
   'executor.during-execute',
-  /** The sandbox has told its result, the runner has not heard of it. Detail: tool id, call id. */
+  /** The sandbox has told its result, the runner has not heard of it. Detail: tool id, call id, arguments. */
   'executor.after-execute',
-  /** The sandbox's journal says `started`, nothing has run. Detail: tool id, call id. */
-  'sandboxd.after-started',
-  /** The call has run, its result is not in the sandbox's journal. Detail: tool id, call id. */
+  /** A call is about to run; unless it is pure, the sandbox's journal says `started`. Detail: tool id, call id, arguments. */
+  'sandboxd.before-run',
+  /** The call has run, its result is not in the sandbox's journal. Detail: tool id, call id, arguments. */
   'sandboxd.before-result',
-  /** The result is in the sandbox's journal, nobody has heard of it. Detail: tool id, call id. */
+  /** The result is in the sandbox's journal, nobody has heard of it. Detail: tool id, call id, arguments. */
   'sandboxd.after-result',
 ] as const;
 

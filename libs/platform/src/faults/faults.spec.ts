@@ -38,7 +38,7 @@ describe('a process armed with faults', () => {
     strikes('runner.during-call', 'tool t1');
     expect(lines).toEqual([
       expect.stringMatching(/^this process is armed .*runner\.during-call=throw\?t1/),
-      expect.stringMatching(/^a fault point strikes .*"detail":"tool t1"/),
+      expect.stringMatching(/^a fault point strikes .*"point":"runner.during-call","action":"throw"/),
     ]);
   });
 

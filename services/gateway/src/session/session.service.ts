@@ -1,6 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import type { sessionsPb } from '@margay/contracts';
 import { isMargayError, UnavailableError } from '@margay/errors';
+import { faultPoint } from '@margay/platform';
 import type { Caller } from '../auth/admission';
 import { Backends } from '../backends';
 import type { Answer } from '../http/answer';
@@ -65,7 +66,9 @@ export class SessionService {
       text: body.query,
       attachmentsJson: JSON.stringify(body.attachments ?? []),
     };
-    return presentAccepted(sessionId, await this.sessions.acceptRun(request, caller.call));
+    const accepted = await this.sessions.acceptRun(request, caller.call);
+    await faultPoint('gateway.before-accepted', () => `${sessionId} ${text}`);
+    return presentAccepted(sessionId, accepted);
   }
 
   async message({ call }: Caller, sessionId: string, { text }: MessageBody, facts: DriveFacts): Promise<Answer> {

@@ -1,5 +1,5 @@
 import { errorOf, type MargayError } from '@margay/errors';
-import { ATTRIBUTE, faultPoint, isTraced, markFailed, withSpan, type Logger } from '@margay/platform';
+import { ATTRIBUTE, isTraced, markFailed, withSpan, type Logger } from '@margay/platform';
 import {
   CommitLoop,
   readTip,
@@ -14,6 +14,7 @@ import {
   type Tip,
 } from '@margay/log';
 import type { ErrorCode } from '@margay/errors';
+import { commitFault } from './commit-faults';
 import { SystemClock } from './system-clock';
 
 type CommitListener = (document: CommitDocument) => void;
@@ -174,21 +175,16 @@ export function rejectionError({ reason, message }: Rejection): MargayError {
   return errorOf(CODE_BY_REASON[reason], reason, message);
 }
 
-/** What the plan of a fault may look for. */
-export function describeCommit({ sessionId, commitIds, events }: CommitDocument): string {
-  return [sessionId, ...commitIds, ...events.map(({ frame }) => frame)].join(' ');
-}
-
 /** The same store, its inserts observed. */
 function observed(store: CommitStore, observer: CommitObserver): CommitStore {
   const measured = Object.create(store) as CommitStore;
   measured.insert = async (document) => {
     const startedMs = performance.now();
-    const held = faultPoint('session.before-insert', () => describeCommit(document));
+    const held = commitFault('session.before-insert', document);
     if (held) await held;
     try {
       const outcome = await store.insert(document);
-      const late = outcome === 'inserted' && faultPoint('session.after-insert', () => describeCommit(document));
+      const late = outcome === 'inserted' && commitFault('session.after-insert', document);
       if (late) await late;
       if (outcome === 'exists') observer.conflicted();
       return outcome;

@@ -1,6 +1,6 @@
 import { subjects } from '@margay/contracts';
 import type { CommitDocument, Head } from '@margay/log';
-import type { Logger, NatsBus } from '@margay/platform';
+import { faultPoint, type Logger, type NatsBus } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { AttachedRunner } from './attached-runner';
@@ -279,10 +279,11 @@ export class Dispatcher {
     const epoch = row.epoch + 1;
     // Cancelled within the same commit.
     if (run?.id !== row._id || head.epoch !== epoch) return;
+    const { sessionId } = head;
+    await faultPoint('session.before-assign', () => `${sessionId} ${run.id} ${runner.instance}`);
     // The runner left while the claim was being stored: nobody would learn of the assignment.
     if (this.runners.get(runner.instance) !== runner) return this.ports.giveBack({ ...row, epoch });
     const grant = await this.ports.grants.sign(head, run, epoch);
-    const { sessionId } = head;
     this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
     runner.assign({
       sessionId,

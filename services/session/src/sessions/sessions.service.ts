@@ -1,6 +1,7 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
 import { isoMicros } from '@margay/contracts';
 import { NotFoundError } from '@margay/errors';
+import { faultPoint } from '@margay/platform';
 import {
   commitKey,
   decide,
@@ -63,6 +64,7 @@ export class SessionsService {
       sessionId,
       await offloadCommand(head.tenantId, { kind: 'accept', commitId, run }, log.blobs),
     );
+    await faultPoint('session.before-accepted', () => `${sessionId} ${request.text}`);
     return { runId: String(outcome.answer['run_id']), replayed: isReplay(outcome, commitId) };
   }
 

@@ -18,6 +18,8 @@ export interface ProcessDriverOptions {
   processes: number;
   /** A sandbox ends by itself after this long without a call, should this process be gone. */
   idleExitMs: number;
+  /** For tests only: the first daemon of each sandbox fails on purpose; those that replace it do not. */
+  faultPoints?: string | undefined;
   logger: Logger;
 }
 

@@ -33,6 +33,8 @@ export class ProcessDriver extends SandboxDriver {
   private readonly turns = new Turns();
   /** Sandboxes whose end is meant. */
   private readonly ending = new Set<string>();
+  /** Sandboxes that a daemon was armed in, see `faultPoints`. */
+  private readonly armed = new Set<string>();
   private readonly workspaces: Workspaces;
 
   private constructor(
@@ -199,6 +201,7 @@ export class ProcessDriver extends SandboxDriver {
         idleExitMs: this.options.idleExitMs,
         memoryBytes,
         processes: isAlone ? processes : 0,
+        faultPoints: this.faultPointsOf(record.sandboxId),
       }),
       ...(this.isolation === 'uid' ? { program: programOf(this.options) } : {}),
       cgroups: await cgroups.create(record.sandboxId, { memoryBytes, processes }),
@@ -206,6 +209,12 @@ export class ProcessDriver extends SandboxDriver {
       nodeFlags: NODE_FLAGS,
       daemonArguments: [],
     });
+  }
+
+  private faultPointsOf(sandboxId: string): string | undefined {
+    if (this.armed.has(sandboxId)) return undefined;
+    this.armed.add(sandboxId);
+    return this.options.faultPoints;
   }
 
   /** Remembers who runs, and notices when it ends. */
