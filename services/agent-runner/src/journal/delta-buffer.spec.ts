@@ -52,3 +52,25 @@ it('sends what is left and stops its timer when it is flushed', () => {
   expect(texts()).toEqual(['0 a', '1 b']);
   expect(jest.getTimerCount()).toBe(0);
 });
+
+it('sends a large text in pieces that the bus carries, each at its place and none of them half a character', () => {
+  const text = `x${'😀'.repeat(100_000)}\u0000`;
+  add(10, text);
+  expect(sent.length).toBeGreaterThan(1);
+  expect(sent.map((delta) => delta.text).join('')).toBe(text);
+  let offset = 10;
+  for (const delta of sent) {
+    expect(delta.offset).toBe(offset);
+    expect(delta.text.isWellFormed()).toBe(true);
+    expect(JSON.stringify('\u0000'.repeat(delta.text.length)).length).toBeLessThan(900_000);
+    offset += delta.text.length;
+  }
+});
+
+it('sends what was put together in pieces too', () => {
+  add(0, 'a');
+  for (let offset = 1; offset < 200_001; offset += 1_000) add(offset, 'b'.repeat(1_000));
+  buffer.flush();
+  expect(sent.map(({ text }) => text).join('')).toBe(`a${'b'.repeat(200_000)}`);
+  expect(Math.max(...sent.map(({ text }) => text.length))).toBeLessThanOrEqual(65_536);
+});

@@ -72,7 +72,7 @@ export class SessionLane implements FollowerSink {
   }
 
   delta(delta: FeedDelta, ts: number): void {
-    if (this.isAnnounced && this.options.withDeltas) this.options.socket.write(delta.bytes(ts, true));
+    if (this.isAnnounced && this.options.withDeltas) this.options.socket.offer(delta.bytes(ts, true));
   }
 
   async caughtUp(): Promise<void> {

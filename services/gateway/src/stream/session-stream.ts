@@ -80,7 +80,7 @@ export class SessionStream implements FollowerSink {
   }
 
   delta(delta: FeedDelta, ts: number): void {
-    if (this.isAnnounced && this.options.withDeltas) this.options.socket.write(delta.bytes(ts));
+    if (this.isAnnounced && this.options.withDeltas) this.options.socket.offer(delta.bytes(ts));
   }
 
   /** Tells the state of the confirmed end; where no run is active and all is delivered, this is the end. */

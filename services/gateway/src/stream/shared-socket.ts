@@ -25,6 +25,10 @@ export class SharedSocket {
     this.socket.write(typeof bytes === 'string' ? Buffer.from(bytes) : bytes, this.replayBytes);
   }
 
+  offer(bytes: Buffer): void {
+    this.socket.offer(bytes);
+  }
+
   cut(reason: CutReason): void {
     this.socket.cut(reason);
   }

@@ -67,6 +67,11 @@ export class SseSocket {
     if (!this.response.write(bytes) && this.stalledSinceMs === undefined) this.stalledSinceMs = this.lastWriteMs;
   }
 
+  /** Sends what may be lost, unless the client has much to take already. */
+  offer(bytes: Buffer): void {
+    if (this.response.writableLength <= this.options.settings.maxUnsentBytes / 2) this.write(bytes);
+  }
+
   heartbeat(): void {
     if (this.stalledSinceMs === undefined) this.write(HEARTBEAT);
   }

@@ -493,6 +493,25 @@ describe('session stream', () => {
       expect(slow.ended).toBe('cut');
     });
 
+    it('miss fragments rather than being cut for them', async () => {
+      await start();
+      await startRun();
+      const slow = await (await harness.stream(id)).untilType('session_state');
+      await harness.session.step(id, call(1));
+      await slow.untilType('llm_call_start');
+      slow.response.pause();
+      const text = 'x'.repeat(60_000);
+      for (let n = 0; n < 400; n += 1) {
+        harness.session.publishDelta(id, text, { offset: n * text.length });
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      slow.response.resume();
+      await harness.session.finish(id);
+      await slow.untilEnd();
+      expect(slow.ended).toBe('clean');
+      expect(slow.types.at(-1)).toBe('stream_end');
+    });
+
     it('are cut when they drain nothing for too long, also in a replay', async () => {
       await start({ streams: { stallMs: 200, heartbeatMs: 150 } });
       await startRun();
