@@ -25,6 +25,8 @@ import { SystemClock } from './commits/system-clock';
 import type { SessionConfig } from './config';
 import { Dispatcher } from './dispatch/dispatcher';
 import { RunGrants } from './dispatch/run-grants';
+import { QueuePositions } from './dispatch/queue-positions';
+import { QueueReminders } from './dispatch/queue-reminders';
 import { ReplicaRepository } from './dispatch/replica.repository';
 import { RunQueue } from './dispatch/run-queue';
 import { RunRepository } from './dispatch/run.repository';
@@ -36,6 +38,7 @@ import { SessionRepository } from './effects/session.repository';
 import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
 import { LeaseRepository } from './leases/lease.repository';
+import { LeasedSweep } from './leases/leased-sweep';
 import { registerManagement } from './management';
 import { SessionMetrics } from './metrics';
 import { ModelsService } from './projects/models.service';
@@ -130,6 +133,15 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       maxRunning: config.MARGAY_TENANT_CONCURRENT_RUNS || Infinity,
     });
     const queue = new RunQueue({ runs: runRows, limits, leases, logger });
+    const positions = new QueuePositions({ queue, runs: runRows, pool: config.MARGAY_POOL, logger });
+    const reminders = new QueueReminders({
+      runs: runRows,
+      sessions: sessionRows,
+      positions,
+      bus,
+      pool: config.MARGAY_POOL,
+    });
+    const reminding = new LeasedSweep(reminders.sweep, { leases, logger });
     const dispatcher = new Dispatcher(
       {
         log,
@@ -208,6 +220,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
             rows: sessionRows,
             projects,
             models,
+            positions,
           }),
         ),
       )
@@ -233,6 +246,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     watch.start();
     journals.start();
     upkeep.start();
+    reminding.start();
     isolation.start();
 
     this.stop = async () => {
@@ -246,7 +260,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       journals.stop();
       log.close();
       await within(CLOSE_GRACE_MS, watch.leave());
-      await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
+      await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), reminding.stop(), effects.idle()]));
       executor.close();
     };
   }

@@ -9,7 +9,7 @@ const CANDIDATES = 200;
 /** A tenant so far below its cap, its queued runs counted, reaches it in no single look. */
 const ROOM = 10;
 /** Positions are told up to here by the order in which runs will start. */
-const ORDERED_MAX = 1_000;
+export const ORDERED_MAX = 1_000;
 
 export interface RunQueuePorts {
   runs: Pick<RunRepository, 'queued' | 'running'>;

@@ -82,6 +82,11 @@ export class SessionRepository {
     return (await rows.sort({ _id: 1 }).limit(limit).project<{ _id: string }>({ _id: 1 }).toArray()).map(({ _id }) => _id); // prettier-ignore
   }
 
+  /** States of these sessions, as far as they have rows. */
+  states(sessionIds: string[]): Promise<Pick<SessionRow, '_id' | 'c' | 'stateJson'>[]> {
+    return this.rows.find({ _id: { $in: sessionIds } }).project<Pick<SessionRow, '_id' | 'c' | 'stateJson'>>({ c: 1, stateJson: 1 }).toArray(); // prettier-ignore
+  }
+
   /** Newest first; sessions that never had a run are hidden. */
   list(query: SessionQuery): Promise<SessionRow[]> {
     const filter: Filter<SessionRow> = {

@@ -4,6 +4,7 @@ import { UnavailableError } from '@margay/errors';
 import type { CommitDocument, Head } from '@margay/log';
 import { requireAccess } from '../access/access-rules';
 import type { SessionLog } from '../commits/session-log';
+import type { QueuePositions } from '../dispatch/queue-positions';
 import { commitMessage, stateMessage } from './session.mapper';
 
 type Request = sessionsPb.ReadCommitsRequest;
@@ -31,6 +32,7 @@ export async function* replay(
   log: SessionLog,
   principal: Principal,
   request: Request,
+  positions?: Pick<QueuePositions, 'ofHead'>,
 ): AsyncIterable<sessionsPb.ReadCommitsResponse> {
   const { head } = await log.readTip(request.sessionId);
   requireAccess(principal, head);
@@ -46,7 +48,7 @@ export async function* replay(
     commits = [];
     bytes = 0;
   }
-  yield { commits, state: stateMessage(head) };
+  yield { commits, state: stateMessage(head, await positions?.ofHead(head)) };
 }
 
 interface Source {

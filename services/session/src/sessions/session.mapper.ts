@@ -30,7 +30,8 @@ interface SummarySource {
   state: SessionState;
 }
 
-export function summaryOfHead(head: Head): SessionSummary {
+/** @param queuePosition while its run waits for a runner */
+export function summaryOfHead(head: Head, queuePosition?: number): SessionSummary {
   return summary({
     sessionId: head.sessionId,
     title: titleOf(head),
@@ -39,12 +40,12 @@ export function summaryOfHead(head: Head): SessionSummary {
     tag: head.tag,
     projects: head.binding.project === null ? [] : [head.binding.project],
     context: head.context,
-    state: sessionState(head),
+    state: { ...sessionState(head), ...placed(queuePosition) },
   });
 }
 
-export function summaryOfRow(row: SessionRow): SessionSummary {
-  const state = SessionState.parse(JSON.parse(row.stateJson));
+export function summaryOfRow(row: SessionRow, queuePosition?: number): SessionSummary {
+  const state = { ...SessionState.parse(JSON.parse(row.stateJson)), ...placed(queuePosition) };
   const context = JSON.parse(row.contextJson) as Record<string, unknown>;
   return summary({ ...row, sessionId: row._id, title: state.title, context, state });
 }
@@ -68,8 +69,13 @@ function summary({ state, ...source }: SummarySource): SessionSummary {
   };
 }
 
-export function stateMessage(head: Head): sessionsPb.SessionState {
-  const state = sessionState(head);
+function placed(queuePosition: number | undefined): Pick<SessionState, 'queue_position'> {
+  return queuePosition === undefined ? {} : { queue_position: queuePosition };
+}
+
+/** @param queuePosition while its run waits for a runner */
+export function stateMessage(head: Head, queuePosition?: number): sessionsPb.SessionState {
+  const state = { ...sessionState(head), ...placed(queuePosition) };
   const { c, seq } = head;
   return { c, seq, running: state.running, terminated: state.terminated, json: JSON.stringify(state) };
 }

@@ -6,6 +6,7 @@ import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
 import type { SessionRepository } from '../effects/session.repository';
+import type { QueuePositions } from '../dispatch/queue-positions';
 import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
 import type { QuestionsService } from '../questions/questions.service';
@@ -27,6 +28,7 @@ export interface SessionsGrpcPorts {
   rows: SessionRepository;
   projects: ProjectsService;
   models: ModelsService;
+  positions: QueuePositions;
 }
 
 /** Lists end here, with or without a limit: more is paged. A message of 8 MB holds so many of the largest heads. */
@@ -34,7 +36,7 @@ const LIST_MAX = 1_000;
 const PROBE_MAX = 1_000;
 
 export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof sessionsPb.SessionsDefinition> {
-  const { sessions, log } = ports;
+  const { sessions, log, positions } = ports;
   return {
     createSession: (request, context) => sessions.create(context.principal(), request),
     acceptRun: (request, context) => sessions.accept(context.principal(), request),
@@ -54,10 +56,11 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     terminateSession: ({ sessionId }, context) => sessions.terminate(context.principal(), sessionId),
     async getSession({ sessionId }, context) {
       const head = await sessions.confirmedHead(context.principal(), sessionId);
-      return { summaryJson: JSON.stringify(summaryOfHead(head)) };
+      return { summaryJson: JSON.stringify(summaryOfHead(head, await positions.ofHead(head))) };
     },
     async getState({ sessionId }, context) {
-      return { state: stateMessage(await sessions.confirmedHead(context.principal(), sessionId)) };
+      const head = await sessions.confirmedHead(context.principal(), sessionId);
+      return { state: stateMessage(head, await positions.ofHead(head)) };
     },
     async listSessions({ projects, pinned, limit, offset, tag }, context) {
       // Nothing can be pinned yet, so `pinned=true` finds nothing.
@@ -65,7 +68,7 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       const principal = context.principal();
       if (tag !== undefined) {
         const head = await sessions.findTagged(principal, tag);
-        return { summariesJson: head ? [JSON.stringify(summaryOfHead(head))] : [] };
+        return { summariesJson: head ? [JSON.stringify(summaryOfHead(head, await positions.ofHead(head)))] : [] };
       }
       const rows = await ports.rows.list({
         ...ownOnly(principal),
@@ -74,9 +77,10 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
         limit: Math.min(limit ?? LIST_MAX, LIST_MAX),
         offset,
       });
-      return { summariesJson: rows.map((row) => JSON.stringify(summaryOfRow(row))) };
+      const places = rows.some(({ isRunning }) => isRunning) ? await positions.ofSessions() : undefined;
+      return { summariesJson: rows.map((row) => JSON.stringify(summaryOfRow(row, places?.get(row._id)))) };
     },
-    readCommits: (request, context) => replay(log, context.principal(), request),
+    readCommits: (request, context) => replay(log, context.principal(), request, positions),
     async probeCommits({ probes }, context) {
       if (context.principal().principal !== 'system:gateway')
         throw new PermissionDeniedError('gateway_only', 'only the gateway probes sessions');
