@@ -52,6 +52,7 @@ import { sessionsHandlers } from './sessions/sessions.grpc';
 import { TagRepository } from './sessions/tag.repository';
 import { ForkRepository } from './sessions/fork.repository';
 import { ForkService } from './sessions/fork.service';
+import { ClockGuard } from './store/clock-guard';
 import { checkClock } from './store/store-clock';
 import { storeHandlers } from './store/store-handlers';
 import { Upkeep } from './upkeep/upkeep';
@@ -205,7 +206,24 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       passingFault('session.before-effects', document, () => void effectsUnderWay.track(effects.apply(document)));
       metrics.countEnded(document);
     });
-    const server = new GrpcServer({ listen: config.MARGAY_SESSION_LISTEN, keys, logger, ...this.context.connectionAge })
+    const clockGuard = new ClockGuard({
+      check: () => this.checkClock(),
+      // Runners and runs go on at replicas whose clocks are right.
+      onOff: () => {
+        dispatcher.hangUp();
+        void journals.handOver();
+      },
+      logger,
+    });
+    await clockGuard.start();
+    const refusal = () => clockGuard.refusal;
+    const server = new GrpcServer({
+      listen: config.MARGAY_SESSION_LISTEN,
+      keys,
+      logger,
+      refusal,
+      ...this.context.connectionAge,
+    })
       .add(
         sessionsPb.SessionsDefinition,
         storeHandlers(
@@ -251,6 +269,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
 
     this.stop = async () => {
       removeChecks();
+      clockGuard.stop();
       for (const part of [isolation, watch, dispatcher]) part.stop();
       const closed = server.close(CLOSE_GRACE_MS);
       // Who looks for another replica finds that this one takes nothing new.

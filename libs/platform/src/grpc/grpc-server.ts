@@ -8,7 +8,7 @@ import {
   type ServerWritableStream,
   type UntypedHandleCall,
 } from '@grpc/grpc-js';
-import { CODES, isMargayError, UnauthenticatedError, UnavailableError } from '@margay/errors';
+import { CODES, isMargayError, UnauthenticatedError, UnavailableError, type MargayError } from '@margay/errors';
 import type { Registry } from 'prom-client';
 import type { KeyRing } from '../auth/key-ring';
 import type { Logger } from '../logging/logger';
@@ -34,6 +34,8 @@ export interface GrpcServerOptions extends ConnectionAge {
   logger: Logger;
   /** Where call durations are recorded. */
   registry?: Registry;
+  /** Why this process serves nobody at present; undefined while it does. Asked at each call. */
+  refusal?: () => MargayError | undefined;
   /** In sandboxd: the sandbox it is; then `margay-grant` is a sandbox grant for it instead of a run grant. */
   sandboxId?: string;
 }
@@ -108,7 +110,7 @@ export class GrpcServer {
 
   /** What surrounds every call: credentials, span, error translation, log line, duration. */
   private guard(definition: ServiceDefinition, method: MethodDefinition, isAnonymous: boolean) {
-    const { keys, logger, registry, sandboxId } = this.options;
+    const { keys, logger, registry, sandboxId, refusal } = this.options;
     const audience = audienceOf(definition);
     const path = `${definition.fullName}/${method.name}`;
     const record = callTimer(registry, definition.fullName);
@@ -124,6 +126,8 @@ export class GrpcServer {
       const context = new ServerCallContext(call);
       let code = 'OK';
       try {
+        const refused = refusal?.();
+        if (refused) throw refused;
         const credentials = await readCredentials(call.metadata, keys, audience, sandboxId);
         if (!isAnonymous && Object.keys(credentials).length === 0) throw noCredentials(path);
         context.admit(credentials);

@@ -5,7 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as tick } from 'node:timers/promises';
 import { executorPb, mcpPb, runnersPb, sessionsPb, type Principal, type RunGrant } from '@margay/contracts';
-import { CancelledError, FailedPreconditionError, isMargayError, ResourceExhaustedError } from '@margay/errors';
+import {
+  CancelledError,
+  FailedPreconditionError,
+  isMargayError,
+  ResourceExhaustedError,
+  UnavailableError,
+} from '@margay/errors';
 import { Registry } from 'prom-client';
 import { generateKeys } from '../auth/key-files';
 import { KeyRing } from '../auth/key-ring';
@@ -142,6 +148,19 @@ describe('unary calls', () => {
     const client = await sessions({ getState: () => Promise.reject(new Error('reached')) });
     const error = await failureOf(client.getState(sessionsPb.GetStateRequest.fromPartial({})));
     expect(error).toMatchObject({ code: 'UNAUTHENTICATED', reason: 'credentials_missing' });
+  });
+
+  it('are turned away, before anything is believed, while the process serves nobody', async () => {
+    let refusal: UnavailableError | undefined = new UnavailableError('clock_skew', 'The clock is off.');
+    const { port } = await newServer({ refusal: () => refusal })
+      .add(sessionsPb.SessionsDefinition, refuseAll({ getState: () => Promise.resolve({ state: undefined }) }))
+      .start();
+    const client = grpcClient(sessionsPb.SessionsDefinition, `127.0.0.1:${port}`, { keys: gateway });
+    closers.push(() => client.close());
+    const ask = () => client.getState(sessionsPb.GetStateRequest.fromPartial({}), { principal });
+    expect(await failureOf(ask())).toMatchObject({ code: 'UNAVAILABLE', reason: 'clock_skew' });
+    refusal = undefined;
+    await expect(ask()).resolves.toBeDefined();
   });
 
   it('refuse a principal signed by a key that is not trusted', async () => {
