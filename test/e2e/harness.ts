@@ -28,12 +28,27 @@ export interface HarnessOptions {
   replicas?: Replicas;
   env?: NodeJS.ProcessEnv;
   adapt?: StartPlatformOptions['adapt'];
+  readyTimeoutMs?: number;
+  /** Runs copies of the bundles: a build meanwhile changes nothing. */
+  copiesBundles?: boolean;
+  /** Default: the servers that the environment names, else new ones. */
+  servers?: (directory: string) => Promise<OpenServers>;
 }
 
 /** A frame as it came over the wire. */
 export interface WireFrame {
   text: string;
   event: { type: string; seq?: number; ts?: string; payload?: Record<string, unknown>; running?: boolean };
+}
+
+export interface FramesOptions {
+  /** Cursor from which to go on. */
+  after?: string;
+  query?: string;
+  takes?: (frame: WireFrame) => boolean;
+  signal?: AbortSignal;
+  /** Default: the first gateway. */
+  gatewayUrl?: string;
 }
 
 /** Margay's real processes on real servers, with a scripted model. */
@@ -43,7 +58,9 @@ export class PlatformHarness {
   client!: MargayClient;
   private directory!: string;
   private servers!: OpenServers;
-  private readonly database = `e2e_${randomBytes(6).toString('hex')}`;
+  private bundles = join(root, 'dist');
+  /** Name of its database. */
+  readonly database = `e2e_${randomBytes(6).toString('hex')}`;
 
   constructor(private readonly options: HarnessOptions) {}
 
@@ -51,24 +68,28 @@ export class PlatformHarness {
     // Below a folder that other users may enter: sandboxes run under ids of their own.
     this.directory = await mkdtemp(join(tmpdir(), 'margay-e2e-'));
     await chmod(this.directory, 0o711);
-    this.servers = await openServers({ directory: join(this.directory, 'servers'), allow: TEST_SOURCES });
+    const directory = join(this.directory, 'servers');
+    const { servers } = this.options;
+    this.servers = await (servers ? servers(directory) : openServers({ directory, allow: TEST_SOURCES }));
     this.model = await ScriptedModelServer.start();
+    if (this.options.copiesBundles) await this.copyBundles();
     await this.startPlatform();
   }
 
   async startPlatform(): Promise<void> {
-    const { mode, runners = 1, replicas, env, adapt } = this.options;
+    const { mode, runners = 1, replicas, env, adapt, readyTimeoutMs } = this.options;
     this.platform = await startPlatform({
       mode,
       runners,
       ...(replicas && { replicas }),
       ...(adapt && { adapt }),
+      ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
       home: join(this.directory, 'home'),
       nats: this.servers.nats,
       store: this.servers.store,
       database: this.database,
-      entry: join(root, 'dist/margay.cjs'),
-      sandboxdEntry: join(root, 'dist/sandboxd.cjs'),
+      entry: join(this.bundles, 'margay.cjs'),
+      sandboxdEntry: join(this.bundles, 'sandboxd.cjs'),
       env: {
         OPENAI_BASE_URL: this.model.baseUrl,
         OPENAI_API_KEY: 'e2e',
@@ -130,15 +151,27 @@ export class PlatformHarness {
     this.model.use(script);
   }
 
+  get storeUrl(): string {
+    return this.servers.store.url;
+  }
+
+  private async copyBundles(): Promise<void> {
+    const copies = join(this.directory, 'bundles');
+    for (const name of ['margay.cjs', 'sandboxd.cjs']) await cp(join(this.bundles, name), join(copies, name));
+    this.bundles = copies;
+  }
+
   /** One HTTP request as a stranger's program would send it. */
   async request(
     method: string,
     path: string,
     body?: unknown,
     headers: Record<string, string> = {},
+    { gatewayUrl = this.platform.gatewayUrl, signal }: { gatewayUrl?: string; signal?: AbortSignal } = {},
   ): Promise<{ status: number; body: unknown; headers: Headers }> {
-    const response = await fetch(`${this.platform.gatewayUrl}${path}`, {
+    const response = await fetch(`${gatewayUrl}${path}`, {
       method,
+      ...(signal ? { signal } : {}),
       headers: {
         'x-api-key': this.platform.apiKey,
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
@@ -157,14 +190,9 @@ export class PlatformHarness {
   /** Frames of `/stream` until it ends by itself, or until `takes` says that it is enough: then the connection is cut. */
   async frames(
     sessionId: string,
-    {
-      after,
-      query = '',
-      takes = () => true,
-      signal,
-    }: { after?: string; query?: string; takes?: (frame: WireFrame) => boolean; signal?: AbortSignal } = {},
+    { after, query = '', takes = () => true, signal, gatewayUrl = this.platform.gatewayUrl }: FramesOptions = {},
   ): Promise<WireFrame[]> {
-    const response = await fetch(`${this.platform.gatewayUrl}/api/sessions/${sessionId}/stream${query}`, {
+    const response = await fetch(`${gatewayUrl}/api/sessions/${sessionId}/stream${query}`, {
       ...(signal ? { signal } : {}),
       headers: { 'x-api-key': this.platform.apiKey, ...(after === undefined ? {} : { 'last-event-id': after }) },
     });

@@ -1,58 +1,63 @@
 import { parseArgs } from 'node:util';
-import { PlatformHarness } from '../e2e/harness';
-import { planFaults } from './plan';
+import { FaultWorld } from './fault-world';
+import { describe, planFaults } from './plan';
+import { report } from './report';
 import { playRound } from './round';
 import { faultScript } from './script';
 
-const USAGE = `npm run test:faults -- [--kills N] [--seed S] [--actors N]
+const USAGE = `npm run test:faults -- [--kills N] [--seed S] [--actors N] [--parallel N] [--plan]
 
-Kills, stops and restarts the processes of a platform at random points while users run tools that count, then
-checks the stored logs, what clients recorded, and the effects in the workspaces.
+Strikes at the processes of a whole platform, its broker, its store and what lies between them at random points, while
+users run tools that count; then checks the stored commits, what clients recorded, and the effects in the workspaces.
 
-  --kills   how many faults, default 60
-  --seed    which faults; the same seed plays the same ones at the same times. Default: a new one, printed
-  --actors  users at the same time, default 4
+  --kills     how many faults, default 60
+  --seed      which faults; the same seed plays the same ones after the same pauses. Default: a new one, printed
+  --actors    users at the same time, default 6
+  --parallel  faults at the same time, default 2
+  --plan      only print what would be played
 `;
-const SETTLE_MS = 90_000;
+const SETTLE_MS = 120_000;
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       kills: { type: 'string', default: '60' },
       seed: { type: 'string', default: String(Date.now() % 1_000_000) },
-      actors: { type: 'string', default: '4' },
+      actors: { type: 'string', default: '6' },
+      parallel: { type: 'string', default: '2' },
+      plan: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   });
-  const [kills, seed, actors] = [values.kills, values.seed, values.actors].map(Number) as [number, number, number];
-  if (values.help || ![kills, seed, actors].every((value) => Number.isInteger(value) && value >= 0)) {
+  const numbers = [values.kills, values.seed, values.actors, values.parallel].map(Number);
+  if (values.help || !numbers.every((value) => Number.isInteger(value) && value >= 0)) {
     print(USAGE);
     return values.help ? 0 : 2;
   }
-  print(`seed ${seed}`);
-  const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
+  const [kills, seed, actors, parallel] = numbers as [number, number, number, number];
+  const faults = planFaults(seed, kills);
+  print(`seed ${seed}, ${kills} faults, at most ${parallel} at once, ${actors} users`);
+  for (const [index, fault] of faults.entries()) print(`${index + 1}. ${describe(fault)}`);
+  return values.plan ? 0 : play(() => new FaultWorld(), { faults, actors, parallel });
+}
+
+async function play(
+  open: () => FaultWorld,
+  options: { faults: ReturnType<typeof planFaults>; actors: number; parallel: number },
+): Promise<number> {
+  const startedMs = performance.now();
+  const world = open();
+  const progress = (line: string): void =>
+    void process.stderr.write(`${((performance.now() - startedMs) / 1_000).toFixed(1)} s: ${line}\n`);
   try {
-    await margay.start();
-    margay.script(faultScript);
-    const progress = (line: string): void => void process.stderr.write(`${line}\n`);
-    const result = await playRound(margay, { faults: planFaults(seed, kills), actors, settleMs: SETTLE_MS, progress });
-    for (const violation of result.violations) print(`violation: ${violation}`);
-    const { takeoversMs, violations, ...counts } = result;
-    const at = (share: number): number =>
-      takeoversMs[Math.min(takeoversMs.length - 1, Math.floor(takeoversMs.length * share))] ?? 0;
-    print(
-      JSON.stringify({
-        seed,
-        ...counts,
-        takeovers: takeoversMs.length,
-        p50Ms: at(0.5),
-        p99Ms: at(0.99),
-        violations: violations.length,
-      }),
-    );
-    return violations.length > 0 ? 1 : 0;
+    await world.start();
+    world.margay.script(faultScript);
+    const result = await playRound(world, { ...options, settleMs: SETTLE_MS, progress });
+    for (const line of report(result)) print(line);
+    print(`took ${Math.round((performance.now() - startedMs) / 1_000)} s`);
+    return result.violations.length > 0 ? 1 : 0;
   } finally {
-    await margay.stop();
+    await world.stop();
   }
 }
 

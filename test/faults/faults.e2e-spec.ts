@@ -1,25 +1,22 @@
-import { PlatformHarness } from '../e2e/harness';
-import { planFaults } from './plan';
+import { FaultWorld } from './fault-world';
+import { planShort } from './plan';
 import { playRound } from './round';
 import { faultScript } from './script';
 
+const world = new FaultWorld();
+
+beforeAll(() => world.start(), 600_000);
+afterAll(() => world.stop(), 60_000);
+
 /** One of many; `npm run test:faults` plays others, and longer. */
 const SEED = 7;
-const FAULTS = 6;
 
-const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
-
-beforeAll(() => margay.start(), 600_000);
-afterAll(() => margay.stop(), 60_000);
-
-it(`keeps its promises through ${FAULTS} deaths and pauses of its processes (seed ${SEED})`, async () => {
-  margay.script(faultScript);
-  const result = await playRound(margay, {
-    faults: planFaults(SEED, FAULTS),
-    actors: 3,
-    settleMs: 60_000,
-    progress: () => undefined,
-  });
+it(`keeps its promises through deaths, pauses and partitions of its processes and servers (seed ${SEED})`, async () => {
+  world.margay.script(faultScript);
+  const options = { faults: planShort(SEED), actors: 4, parallel: 2, settleMs: 60_000, progress: () => undefined };
+  const result = await playRound(world, options);
   expect(result.violations).toEqual([]);
-  expect(result.runs).toBeGreaterThan(3);
-}, 120_000);
+  expect(result.runs).toBeGreaterThan(4);
+  expect(result.terminalEvents).toBe(result.runs);
+  expect(result.takeovers.filter(({ strike }) => strike?.fault.kind === 'kill').length).toBeGreaterThan(0);
+}, 240_000);

@@ -1,114 +1,170 @@
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PlatformHarness } from '../e2e/harness';
 import { Actor } from './actor';
-import { check, type Findings } from './check';
-import { SANDBOX, type Fault } from './plan';
+import { check, type Findings, type Played } from './check';
+import type { Outage } from './check-runs';
+import type { FaultWorld } from './fault-world';
+import { describe, RUNNERS, SESSIONS, targetsOf, type Fault } from './plan';
+import { instanceOf, noticesOf } from './logs';
+import { StoreReader } from './store-reader';
+import { strike } from './strike';
+import { takeoversOf, type Facts, type Strike, type Takeover } from './takeovers';
+import { violation, type Violation } from './violation';
 
 export interface RoundOptions {
   faults: readonly Fault[];
   actors: number;
+  /** Faults that may be on at the same time. */
+  parallel: number;
   /** After the last fault every run ends within this time. */
   settleMs: number;
   progress: (line: string) => void;
 }
 
 export interface RoundResult extends Findings {
-  faults: number;
-  /** From the death of a runner to the first stored word of the run's next owner, ascending, in milliseconds. */
-  takeoversMs: number[];
+  faultsByKind: Record<string, number>;
+  connections: number;
+  lostAcknowledgements: number;
+  takeovers: Takeover[];
 }
 
-interface Death {
-  /** Milliseconds since the epoch. */
-  at: number;
-}
+/** No fault takes so long, its repair included. */
+const STRIKE_MAX_MS = 150_000;
+/** What a failed effect owes is tried again within this time. */
+const QUEUE_SETTLE_MS = 25_000;
 
 /** Plays faults against real processes that serve a few users, then checks what is left. */
-export async function playRound(margay: PlatformHarness, options: RoundOptions): Promise<RoundResult> {
-  const actors = Array.from({ length: options.actors }, (_, index) => new Actor(margay, index));
+export async function playRound(world: FaultWorld, options: RoundOptions): Promise<RoundResult> {
+  const actors = Array.from({ length: options.actors }, (_, index) => new Actor(world.margay, index));
   for (const actor of actors) await actor.open();
   let isOver = false;
   const deadline = new AbortController();
   const playing = actors.map((actor) =>
-    actor.play(() => isOver, deadline.signal).catch((error: unknown) => String(error)),
+    actor
+      .play(() => isOver, deadline.signal)
+      .catch((error: unknown) => {
+        if (!deadline.signal.aborted) return violation('problem', String(error));
+        return undefined; // its run is found to be stuck
+      }),
   );
-  const deaths: Death[] = [];
-  for (const fault of options.faults) {
-    await delay(fault.pauseMs);
-    options.progress(`${fault.kind} ${fault.target} for ${fault.durationMs} ms`);
-    if (fault.kind === 'kill' && fault.target.startsWith('agent-runner')) deaths.push({ at: Date.now() });
-    await strike(margay, fault);
-  }
+  const { strikes, problems } = await strikeAll(world, options);
   isOver = true;
+  world.heal();
+  options.progress('all faults are over');
   const timer = setTimeout(() => deadline.abort(new Error('not settled')), options.settleMs);
-  const problems = (await Promise.all(playing)).filter((problem) => typeof problem === 'string');
+  problems.push(...(await Promise.all(playing)).filter((problem) => problem !== undefined));
   clearTimeout(timer);
-  const all = await Promise.all(
-    actors.map(async (actor) => {
-      const stored = await margay.storedFrames(actor.sessionId);
-      return { findings: await check(actor, stored), takeovers: takeoversOf(stored, deaths) };
-    }),
-  );
-  const sum = (key: 'runs' | 'unknown' | 'parked'): number =>
-    all.reduce((total, { findings }) => total + findings[key], 0);
-  return {
-    violations: [...problems, ...all.flatMap(({ findings }) => findings.violations)],
-    runs: sum('runs'),
-    unknown: sum('unknown'),
-    parked: sum('parked'),
-    faults: options.faults.length,
-    takeoversMs: all.flatMap(({ takeovers }) => takeovers).toSorted((a, b) => a - b),
+  return checkAll(world, actors, strikes, problems);
+}
+
+async function strikeAll(world: FaultWorld, { faults, parallel, progress }: RoundOptions) {
+  const strikes: Strike[] = [];
+  const problems: Violation[] = [];
+  const active = new Map<Fault, Promise<void>>();
+  const isFree = (fault: Fault): boolean => {
+    const struck = new Set([...active.keys()].flatMap(targetsOf));
+    return active.size < parallel && targetsOf(fault).every((target) => !struck.has(target));
   };
+  for (const [index, fault] of faults.entries()) {
+    await delay(fault.pauseMs);
+    while (!isFree(fault)) await Promise.race(active.values());
+    progress(`${index + 1}/${faults.length} ${describe(fault)}`);
+    const done = strikeOne(world, fault, strikes)
+      .catch((error: unknown) => void problems.push(violation('problem', `${describe(fault)}: ${String(error)}`)))
+      .finally(() => active.delete(fault));
+    active.set(fault, done);
+  }
+  await Promise.all(active.values());
+  return { strikes, problems };
 }
 
-async function strike(margay: PlatformHarness, { kind, target, durationMs }: Fault): Promise<void> {
-  if (target === SANDBOX) return killSandbox(margay.home);
-  const process = margay.platform.get(target);
-  if (kind === 'restart') return margay.platform.restart(target);
-  await process.kill(kind === 'kill' ? 'SIGKILL' : 'SIGSTOP');
-  await delay(durationMs);
-  if (kind === 'stop') await process.kill('SIGCONT');
-  else await margay.platform.restart(target);
-}
-
-/** The first process inside takes all others with it. */
-async function killSandbox(home: string): Promise<void> {
-  const folder = join(home, 'sandboxes');
-  for (const name of await readdir(folder)) {
-    const text = await readFile(join(folder, name, 'record.json'), 'utf8').catch(() => '{}');
-    const { processes = [] } = JSON.parse(text) as { processes?: { pid: number; startedAt: string }[] };
-    const inner = processes.at(-1);
-    if (inner && (await startOf(inner.pid)) === inner.startedAt) return void process.kill(inner.pid, 'SIGKILL');
+async function strikeOne(world: FaultWorld, fault: Fault, strikes: Strike[]): Promise<void> {
+  const instance =
+    'target' in fault && RUNNERS.includes(fault.target) ? await instanceOf(world, fault.target) : undefined;
+  const struck: Strike = { fault, startedAt: Date.now(), endedAt: Infinity, ...(instance && { instance }) };
+  strikes.push(struck);
+  const late = new AbortController();
+  const limit = delay(STRIKE_MAX_MS, undefined, { signal: late.signal }).then(() => {
+    throw new Error(`not made good within ${STRIKE_MAX_MS} ms`);
+  });
+  try {
+    await Promise.race([strike(world, fault), limit]);
+  } finally {
+    struck.endedAt = Date.now();
+    limit.catch(() => undefined); // it was in time
+    late.abort();
   }
 }
 
-/** Tells a process from a later one with its number. */
-async function startOf(pid: number): Promise<string | undefined> {
-  const text = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '');
-  return text.slice(text.lastIndexOf(')') + 2).split(' ')[19];
+async function checkAll(
+  world: FaultWorld,
+  actors: readonly Actor[],
+  strikes: readonly Strike[],
+  problems: readonly Violation[],
+): Promise<RoundResult> {
+  const { margay } = world;
+  const reader = new StoreReader(world.servers.store.url, margay.database);
+  try {
+    const facts: Facts = { strikes, noticedAt: await noticesOf(world) };
+    const queue = await checkQueue(reader, actors);
+    const outages = outagesIn(strikes);
+    const all = await Promise.all(
+      actors.map(async (actor) => {
+        const commits = await reader.commitsOf(actor.sessionId);
+        const played = { ...playedBy(actor), outages };
+        const findings = await check(played, commits, await margay.storedFrames(actor.sessionId));
+        return { findings, takeovers: takeoversOf(commits, facts) };
+      }),
+    );
+    const sum = (key: keyof Omit<Findings, 'violations'>): number =>
+      all.reduce((total, { findings }) => total + findings[key], 0);
+    return {
+      violations: [...problems, ...queue, ...all.flatMap(({ findings }) => findings.violations)],
+      runs: sum('runs'),
+      commits: sum('commits'),
+      events: sum('events'),
+      terminalEvents: sum('terminalEvents'),
+      effects: sum('effects'),
+      unknown: sum('unknown'),
+      parked: sum('parked'),
+      unreachable: sum('unreachable'),
+      faultsByKind: countKinds(strikes),
+      connections: actors.reduce((total, { connections }) => total + connections.length, 0),
+      lostAcknowledgements: SESSIONS.reduce((total, name) => total + world.storeWay(name).dropped, 0),
+      takeovers: all.flatMap(({ takeovers }) => takeovers),
+    };
+  } finally {
+    await reader.close();
+  }
 }
 
-/**
- * Call ids name the epoch that made them: where it changes within a run, another owner took over. Its first word is the
- * first event after the death of the one before.
- */
-function takeoversOf(stored: readonly string[], deaths: readonly Death[]): number[] {
-  const events = stored.map((text) => {
-    const { type, ts, payload } = JSON.parse(text) as { type: string; ts: string; payload: { tool_call_id?: string } };
-    return { type, at: Date.parse(ts), epoch: type === 'tool_call' ? payload.tool_call_id?.split('.')[1] : undefined };
-  });
-  const starts = events.flatMap(({ type }, index) => (type === 'user' ? [index] : []));
-  return starts.flatMap((start, index) => {
-    const run = events.slice(start, starts[index + 1]);
-    const calls = run.filter(({ epoch }) => epoch !== undefined);
-    return calls.flatMap((call, at) => {
-      const before = calls[at - 1];
-      if (!before || before.epoch === call.epoch) return [];
-      const death = deaths.findLast((known) => known.at > before.at && known.at < call.at);
-      const first = death && run.find((event) => event.at > death.at);
-      return first ? [first.at - death.at] : [];
-    });
-  });
+/** All runs have ended: no row may say otherwise once the janitor has been there. */
+async function checkQueue(reader: StoreReader, actors: readonly Actor[]): Promise<Violation[]> {
+  const sessionIds = actors.map(({ sessionId }) => sessionId);
+  const untilMs = Date.now() + QUEUE_SETTLE_MS;
+  for (;;) {
+    const rows = await reader.openRows(sessionIds);
+    if (rows.length === 0) return [];
+    if (Date.now() > untilMs)
+      return rows.map(({ _id, state }) => violation('queue', `${_id} is ${state} in the queue`));
+    await delay(500);
+  }
+}
+
+const playedBy = ({ sessionId, folder, runs, recording, connections }: Actor): Played => ({
+  sessionId,
+  folder,
+  runs,
+  recording,
+  connections,
+});
+
+function outagesIn(strikes: readonly Strike[]): Outage[] {
+  const partitions = strikes.filter(({ fault }) => fault.kind === 'partition' && fault.peer === 'model');
+  return partitions.map(({ startedAt, endedAt }) => ({ from: startedAt, to: endedAt }));
+}
+
+function countKinds(strikes: readonly Strike[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { fault } of strikes) counts[fault.kind] = (counts[fault.kind] ?? 0) + 1;
+  return counts;
 }

@@ -15,6 +15,12 @@ export interface Effect {
   effect: 'keyed' | 'unkeyed';
 }
 
+/** Where effects can be counted afterwards. */
+export const EFFECT_FILES = [
+  { file: 'count.txt', effect: 'unkeyed' },
+  { file: 'edits.txt', effect: 'keyed' },
+] as const;
+
 /** A conversation of five steps: unkeyed and keyed effects, alone and in one answer, and reads between them. */
 const STEPS: readonly ((run: string) => ScriptedToolCall[])[] = [
   (run) => [count(run, 0, 0), edit(run, 0)],

@@ -1,0 +1,32 @@
+import * as os from 'node:os';
+import { MongoClient } from 'mongodb';
+import { readCommit, type RawCommit, type StoredCommit } from './stored';
+
+/** What the document store holds, read without any code of Margay. */
+export class StoreReader {
+  private readonly client: MongoClient;
+
+  constructor(
+    url: string,
+    private readonly database: string,
+  ) {
+    this.client = new MongoClient(url, { runtimeAdapters: { os } });
+  }
+
+  /** All commits of a session, in order. */
+  async commitsOf(sessionId: string): Promise<StoredCommit[]> {
+    const commits = this.client.db(this.database).collection<RawCommit>('commits');
+    const range = { _id: { $gte: `${sessionId}.0000000000`, $lte: `${sessionId}.9999999999` } };
+    return (await commits.find(range).sort({ _id: 1 }).toArray()).map(readCommit);
+  }
+
+  /** Rows of the queue that show runs of these sessions as not ended. */
+  async openRows(sessionIds: readonly string[]): Promise<{ _id: string; state: string }[]> {
+    const rows = this.client.db(this.database).collection<{ _id: string; sessionId: string; state: string }>('runs');
+    return rows.find({ sessionId: { $in: [...sessionIds] }, state: { $ne: 'done' } }).toArray();
+  }
+
+  async close(): Promise<void> {
+    await this.client.close();
+  }
+}
