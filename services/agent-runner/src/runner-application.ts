@@ -1,25 +1,24 @@
-import { executorPb, runnersPb } from '@margay/contracts';
 import { UnavailableError } from '@margay/errors';
-import { grpcClient, type KeyRing, type Logger, type ManagementServer } from '@margay/platform';
-import { openAiModel } from '@margay/providers';
+import type { KeyRing, Logger, ManagementServer } from '@margay/platform';
 import type { BeforeApplicationShutdown, OnApplicationBootstrap } from '@nestjs/common';
 import { AttachClient } from './attach/attach-client';
 import type { AgentRunnerConfig } from './config';
-import { RunnerMetrics } from './observe/runner-metrics';
+import { Isolation } from './isolated/isolation';
 import { RunHost } from './runs/run-host';
-import { ToolCatalogue } from './tools/tool-catalogue';
+import { runnerPorts } from './runner-ports';
 
 export interface RunnerContext {
   config: AgentRunnerConfig;
+  /** Of this process: runs in processes of their own get their part of it. */
+  environment: NodeJS.ProcessEnv;
+  /** Script that this process was started with, started again for each such run. */
+  entry: string;
   keys: KeyRing;
   logger: Logger;
   management: ManagementServer;
   instance: string;
   version: string;
 }
-
-/** The one kind of endpoint there is so far. */
-const PROVIDER = 'openai';
 
 /** The agent-runner: takes runs, drives them, hands them back. */
 export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicationShutdown {
@@ -29,29 +28,18 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
 
   onApplicationBootstrap(): void {
     const { config, keys, logger, management, instance, version } = this.context;
-    const runners = grpcClient(runnersPb.RunnersDefinition, config.MARGAY_SESSION_URL, { keys, logger });
-    const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
-    const catalogue = new ToolCatalogue(executor, logger);
-    const model = openAiModel({
-      ...(config.OPENAI_BASE_URL === undefined ? {} : { baseUrl: config.OPENAI_BASE_URL }),
-      apiKey: config.OPENAI_API_KEY ?? '',
-    });
+    const { ports, close } = runnerPorts({ config, keys, logger, registry: management.registry });
     const slots = config.MARGAY_RUNNER_SLOTS;
+    const isolation = this.isolation((outcome) => ports.metrics.isolatedEnded(outcome));
     const host = new RunHost({
       slots,
       logger,
-      ports: {
-        runners,
-        executor,
-        model,
-        provider: PROVIDER,
-        metrics: new RunnerMetrics(management.registry),
-        descriptors: (signal) => catalogue.list(signal),
-      },
-      onFreed: () => attach.heartbeat(),
+      ports,
+      isolate: (life) => isolation.isolate(life),
+      onChanged: () => attach.heartbeat(),
     });
     const attach = new AttachClient({
-      client: runners,
+      client: ports.runners,
       host,
       instance,
       pool: config.MARGAY_POOL,
@@ -73,12 +61,23 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
       await drained;
       attach.drained();
       await attach.close();
-      runners.close();
-      executor.close();
+      close();
     };
   }
 
   async beforeApplicationShutdown(): Promise<void> {
     await this.stop?.();
+  }
+
+  private isolation(onEnded: (outcome: string) => void): Isolation {
+    const { config, environment, entry, instance } = this.context;
+    return new Isolation({
+      entry,
+      environment,
+      instance,
+      onEnded,
+      heapMb: config.MARGAY_ISOLATED_HEAP_MB,
+      places: config.MARGAY_ISOLATED_RUNS,
+    });
   }
 }

@@ -14,6 +14,8 @@ export async function startAgentRunner(environment: NodeJS.ProcessEnv, shared: S
   const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'agent-runner');
   const module = AgentRunnerModule.with({
     config,
+    environment,
+    entry: process.argv[1] ?? '',
     keys,
     logger,
     management: shared.management,

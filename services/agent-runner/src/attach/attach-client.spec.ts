@@ -39,17 +39,20 @@ let streams: FakeStream[];
 let nowMs: number;
 let client: AttachClient;
 let heard: string[];
+let lost: runnersPb.RunDied[];
 
 beforeEach(() => {
   jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick'] });
   streams = [];
   nowMs = 0;
   heard = [];
+  lost = [];
   client = new AttachClient({
     client: { attach: () => streams[streams.push(new FakeStream()) - 1] } as unknown as Runners,
     host: {
       freeSlots: () => 3,
       heldRuns: () => [{ sessionId: 's', runId: 'r', epoch: 2 }],
+      lostRuns: () => lost,
       onAssign: ({ runId }) => heard.push(`assign ${runId}`),
       onRevoke: ({ runId }) => heard.push(`revoke ${runId}`),
       onGrant: ({ grant }) => heard.push(`grant ${grant}`),
@@ -89,6 +92,21 @@ it('says who it is, then what it holds, and so every five seconds', () => {
   expect(last().written.at(-1)).toMatchObject({ $case: 'heartbeat', value: { beat: 2 } });
 });
 
+it('reports lost runs with each heartbeat, over a new stream too', () => {
+  lost = [{ sessionId: 's', runId: 'lost', epoch: 4, detail: 'out of memory' }];
+  client.heartbeat();
+  expect(last().written.slice(-2)).toMatchObject([
+    { $case: 'died', value: lost[0] },
+    { $case: 'heartbeat', value: { beat: 2 } },
+  ]);
+  last().emit('error', new Error('cut'));
+  pass(100);
+  expect(last().cases).toEqual(['hello', 'died', 'heartbeat']);
+  lost = [];
+  pass(5_000);
+  expect(last().cases).toEqual(['hello', 'died', 'heartbeat', 'heartbeat']);
+});
+
 it('is attached from the first answer on, until the stream is lost', () => {
   expect(client.isAttached).toBe(false);
   acknowledge();
@@ -100,7 +118,7 @@ it('is attached from the first answer on, until the stream is lost', () => {
 it('passes on what it is told', () => {
   last().answer({
     $case: 'assign',
-    value: { sessionId: 's', runId: 'r', epoch: 3, claimC: 1, grant: 'g', traceparent: '' },
+    value: { sessionId: 's', runId: 'r', epoch: 3, claimC: 1, grant: 'g', traceparent: '', isolated: false },
   });
   last().answer({ $case: 'revoke', value: { sessionId: 's', runId: 'r', epoch: 3, reason: '' } });
   acknowledge([{ runId: 'r', epoch: 3, grant: 'new' }]);

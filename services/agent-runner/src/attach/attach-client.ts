@@ -16,6 +16,8 @@ const CLOSE_WAIT_MS = 1_000;
 export interface AttachHost {
   freeSlots(): number;
   heldRuns(): runnersPb.HeldRun[];
+  /** Runs that nobody drives here any more and that have to be taken back; told until they are revoked. */
+  lostRuns(): runnersPb.RunDied[];
   onAssign(assign: runnersPb.Assign): void;
   onRevoke(revoke: runnersPb.Revoke): void;
   onGrant(grant: runnersPb.RenewedGrant): void;
@@ -93,6 +95,7 @@ export class AttachClient {
   heartbeat(): void {
     const { host } = this.options;
     this.beat += 1;
+    for (const lost of host.lostRuns()) this.stream?.write({ message: { $case: 'died', value: lost } });
     const value = { beat: this.beat, freeSlots: host.freeSlots(), runs: host.heldRuns() };
     this.stream?.write({ message: { $case: 'heartbeat', value } });
     const nowMs = this.now();

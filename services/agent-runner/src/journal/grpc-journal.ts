@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { runnersPb } from '@margay/contracts';
-import { InternalError, isMargayError } from '@margay/errors';
+import { InternalError, isMargayError, type MargayError } from '@margay/errors';
 import {
   Journal,
   RunStopped,
@@ -30,8 +30,10 @@ const RECONNECT_MAX_MS = 1_000;
 /** After a busy or closing replica refused a command. */
 const RESEND_MS = 100;
 const RESENT_REASONS = new Set(['session_busy', 'closing', 'deadline']);
-/** What was sent would be refused by every replica. */
-const FAULTY_CODES = new Set(['INVALID_ARGUMENT', 'PERMISSION_DENIED']);
+/** What was sent, or the log as it is, would be refused by every replica. */
+const FAULTY_CODES = new Set(['INVALID_ARGUMENT', 'PERMISSION_DENIED', 'FAILED_PRECONDITION', 'UNIMPLEMENTED']);
+/** A log whose opening fails inside the session service so often in a row will not open. */
+const OPENINGS_MAX = 5;
 
 export interface GrpcJournalOptions {
   client: RunnersClient;
@@ -63,6 +65,7 @@ export class GrpcJournal extends Journal {
   private reconnectMs = RECONNECT_FIRST_MS;
   private records: JournalRecord[] = [];
   private opening?: { resolve: (opened: OpenedRun) => void; reject: (error: Error) => void };
+  private failedOpenings = 0;
   private timer?: NodeJS.Timeout;
 
   constructor(private readonly options: GrpcJournalOptions) {
@@ -158,10 +161,15 @@ export class GrpcJournal extends Journal {
     this.isReady = false;
     delete this.stream;
     clearTimeout(this.timer);
-    if (isMargayError(error) && FAULTY_CODES.has(error.code)) this.onFaulty(error.reason, error);
+    if (isMargayError(error) && this.isFaulty(error)) this.onFaulty(error.reason, error);
     else this.options.logger.debug({ err: error, runId: this.options.run.runId }, 'the Journal stream failed');
     this.timer = setTimeout(() => this.connect(), this.reconnectMs * (0.5 + Math.random()));
     this.reconnectMs = Math.min(this.reconnectMs * 2, RECONNECT_MAX_MS);
+  }
+
+  private isFaulty({ code }: MargayError): boolean {
+    if (this.opening && code === 'INTERNAL') this.failedOpenings += 1;
+    return FAULTY_CODES.has(code) || this.failedOpenings >= OPENINGS_MAX;
   }
 
   /** Sent again it would end the next stream too: it has failed. */
@@ -221,6 +229,7 @@ export class GrpcJournal extends Journal {
     this.knownC = head.c;
     this.isReady = true;
     this.reconnectMs = RECONNECT_FIRST_MS;
+    this.failedOpenings = 0;
     for (const pending of this.pending.all()) this.write(pending);
     this.opening?.resolve({ head, records: read });
     delete this.opening;

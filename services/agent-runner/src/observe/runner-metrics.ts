@@ -17,6 +17,7 @@ export class RunnerMetrics {
   private readonly tokens: Counter<'model' | 'kind'>;
   private readonly toolCalls: Histogram<'tool' | 'effect' | 'status'>;
   private readonly unknownOutcomes: Counter<'cause'>;
+  private readonly isolatedRuns: Counter<'outcome'>;
   private readonly models = new LabelLimit(MODELS_MAX);
   private readonly tools = new LabelLimit(TOOLS_MAX);
 
@@ -61,6 +62,12 @@ export class RunnerMetrics {
       labelNames: ['cause'],
       registers,
     });
+    this.isolatedRuns = new Counter({
+      name: 'margay_isolated_runs_total',
+      help: 'Runs in processes of their own that have left, by how; calls made there are not in the other metrics',
+      labelNames: ['outcome'],
+      registers,
+    });
   }
 
   overhead(seconds: number): void {
@@ -83,6 +90,11 @@ export class RunnerMetrics {
   toolCall(call: { tool: string; effect: string; status: string; seconds: number }): void {
     const { tool, effect, status, seconds } = call;
     this.toolCalls.observe({ tool: this.tools.of(tool), effect, status }, seconds);
+  }
+
+  /** A run that was driven in a process of its own has left this runner. */
+  isolatedEnded(outcome: string): void {
+    this.isolatedRuns.inc({ outcome });
   }
 
   unknownOutcome(cause: string): void {

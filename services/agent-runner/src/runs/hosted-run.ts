@@ -1,9 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { executorPb, runnersPb, ToolDescriptor } from '@margay/contracts';
 import { allowAll, runAgent, type Model, type RunOutcome, type RunStopped, type StopCause } from '@margay/engine';
-import { ATTRIBUTE, markFailed, runWithTraceparent, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import { isMargayError } from '@margay/errors';
+import { ATTRIBUTE, markFailed, runWithTraceparent, withSpan, type GrpcClient } from '@margay/platform';
 import type { LeaveCause } from '@margay/log';
 import { RandomIds, SystemClock } from '@margay/toolbox';
+import { FaultPointJournal } from '../faults/fault-point-journal';
+import { FaultPointModel } from '../faults/fault-point-model';
+import { FaultPointTools } from '../faults/fault-point-tools';
 import { GrpcInbox } from '../journal/grpc-inbox';
 import { GrpcJournal, type OwnedRun } from '../journal/grpc-journal';
 import { ObservedJournal } from '../observe/observed-journal';
@@ -12,6 +16,7 @@ import { ObservedTools } from '../observe/observed-tools';
 import type { RunnerMetrics } from '../observe/runner-metrics';
 import { StepOverhead } from '../observe/step-overhead';
 import { ExecutorTools } from '../tools/executor-tools';
+import type { DrivenRun, RunEnd, RunLife } from './run-end';
 
 export interface HostedRunPorts {
   runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
@@ -21,40 +26,37 @@ export interface HostedRunPorts {
   provider: string;
   metrics: RunnerMetrics;
   descriptors: (signal: AbortSignal) => Promise<ToolDescriptor[]>;
-  logger: Logger;
 }
 
 /** How long a hand-over may take before the process goes on without it: the session service takes the run back then. */
 const RELEASE_MS = 2_000;
-const RETURN_AFTER_MS = 1_000;
+/** A run that failed stays so long before it goes back: a fault that stays must not make it spin between runners. */
+const RETURN_FIRST_MS = 1_000;
+const RETURN_MAX_MS = 30_000;
 /** Name of the agent at the top of a run's tree. */
 const ROOT_AGENT = 'root';
+const LEFT: RunEnd = { kind: 'left' };
 
-/** One run at one epoch, driven here until it ends, is stopped, or is handed over. */
-export class HostedRun {
+/** One run at one epoch, driven in this process until it ends, is stopped, or is handed over. */
+export class HostedRun implements DrivenRun {
   readonly run: OwnedRun;
-  readonly ended: Promise<void>;
   private grant: string;
   private readonly inbox = new GrpcInbox();
   private readonly journal: GrpcJournal;
-  private settle: () => void = () => undefined;
 
   constructor(
-    private readonly assign: runnersPb.Assign,
+    private readonly life: RunLife,
     private readonly ports: HostedRunPorts,
   ) {
-    const { sessionId, runId, epoch, grant } = assign;
+    const { sessionId, runId, epoch, grant } = life.assign;
     this.run = { sessionId, runId, epoch };
     this.grant = grant;
-    this.ended = new Promise((resolve) => {
-      this.settle = resolve;
-    });
     this.journal = new GrpcJournal({
       client: ports.runners,
       run: this.run,
       grant: () => this.grant,
       inbox: this.inbox,
-      logger: ports.logger,
+      logger: life.logger,
     });
   }
 
@@ -66,9 +68,7 @@ export class HostedRun {
     this.inbox.stopFor(cause);
   }
 
-  /** Never rejects. */
-  async drive(): Promise<void> {
-    const { logger } = this.ports;
+  async drive(): Promise<RunEnd> {
     const attributes = {
       [ATTRIBUTE.operation]: 'invoke_agent',
       [ATTRIBUTE.agentName]: ROOT_AGENT,
@@ -77,22 +77,33 @@ export class HostedRun {
       [ATTRIBUTE.epoch]: this.run.epoch,
     };
     try {
-      await runWithTraceparent(this.assign.traceparent, () =>
+      await runWithTraceparent(this.life.assign.traceparent, () =>
         withSpan(`invoke_agent ${ROOT_AGENT}`, attributes, async (span) => {
           const end = await this.runAgent();
           if (end.outcome === 'stopped') markFailed(span, end.cause);
           else if (end.error !== undefined) markFailed(span, end.doneReason);
         }),
       );
+      return LEFT;
     } catch (error) {
-      logger.error({ err: error }, 'the run failed outside the engine');
-      // Not at once: a fault that stays must not make the run spin between queue and runners.
-      await sleep(RETURN_AFTER_MS, undefined, { signal: this.inbox.stop }).catch(() => undefined);
-      if (this.mayRelease) await this.handOver('failed');
+      return await this.giveBack(error);
     } finally {
       this.journal.close();
-      this.settle();
     }
+  }
+
+  /** What passes by itself is nobody's fault; everything else counts, until the run is given up. */
+  private async giveBack(error: unknown): Promise<RunEnd> {
+    const { failures, logger } = this.life;
+    const cause = isMargayError(error) && error.retryable ? 'unavailable' : 'failed';
+    logger.error({ err: error, cause }, 'the run failed outside the engine');
+    const delayMs = Math.min(RETURN_FIRST_MS * 2 ** failures, RETURN_MAX_MS);
+    await sleep(delayMs, undefined, { signal: this.inbox.stop }).catch(() => undefined);
+    if (!this.mayRelease) return LEFT;
+    if (await this.handOver(cause)) return { kind: 'returned' };
+    const words = error instanceof Error ? error.message : 'something that is no error was thrown';
+    // What passes is missing from the beats, and goes back uncounted.
+    return this.mayRelease && cause === 'failed' ? { kind: 'lost', detail: `it failed: ${words}` } : LEFT;
   }
 
   /** A run that is not ours any more can't be given back. */
@@ -102,44 +113,50 @@ export class HostedRun {
   }
 
   private async runAgent(): Promise<RunOutcome> {
-    const { model, provider, metrics, logger } = this.ports;
+    const { model, provider, metrics } = this.ports;
     const overhead = new StepOverhead((seconds) => metrics.overhead(seconds));
     const executorTools = this.executorTools();
-    const tools = new ObservedTools(executorTools, { metrics, overhead });
+    const tools = new ObservedTools(new FaultPointTools(executorTools, this.run), { metrics, overhead });
     const end = await runAgent({
-      model: new ObservedModel(model, { provider, metrics, overhead }),
+      model: new ObservedModel(new FaultPointModel(model, this.run), { provider, metrics, overhead }),
       tools,
-      journal: new ObservedJournal(this.journal, (callId) => tools.countUnknown(callId)),
+      journal: new ObservedJournal(new FaultPointJournal(this.journal, this.run), (callId) =>
+        tools.countUnknown(callId),
+      ),
       inbox: this.inbox,
       approvals: allowAll,
       clock: new SystemClock(),
       ids: new RandomIds(),
     }).finally(() => executorTools.close());
     if (end.outcome === 'stopped' && end.cause === 'drained') await this.handOver('drain');
-    logger.info({ outcome: end.outcome }, 'the run has left this runner');
+    this.life.logger.info({ outcome: end.outcome }, 'the run has left this runner');
     return end;
   }
 
   private executorTools(): ExecutorTools {
-    const { executor, descriptors, logger } = this.ports;
+    const { executor, descriptors } = this.ports;
     return new ExecutorTools({
       client: executor,
       grant: () => this.grant,
       descriptors: () => descriptors(this.inbox.stop),
       onFenced: () => this.inbox.stopFor('fenced'),
-      logger,
+      logger: this.life.logger,
     });
   }
 
-  private async handOver(cause: LeaveCause): Promise<void> {
+  /** @returns whether the log says so */
+  private async handOver(cause: LeaveCause): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, RELEASE_MS);
+    const late = new Promise<false>((resolve) => {
+      timer = setTimeout(() => resolve(false), RELEASE_MS);
     });
-    const released = this.journal
-      .release(cause)
-      .catch((error: unknown) => this.ports.logger.warn({ err: error }, 'the run could not be handed over'));
-    await Promise.race([released, late]);
-    clearTimeout(timer);
+    const released = this.journal.release(cause).then(
+      () => true,
+      (error: unknown) => {
+        this.life.logger.warn({ err: error }, 'the run could not be handed over');
+        return false;
+      },
+    );
+    return Promise.race([released, late]).finally(() => clearTimeout(timer));
   }
 }

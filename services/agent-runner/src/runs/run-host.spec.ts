@@ -1,10 +1,12 @@
 import type { runnersPb } from '@margay/contracts';
+import { FailedPreconditionError, InternalError, UnavailableError } from '@margay/errors';
 import { createLogger } from '@margay/platform';
 import { scriptedModel, toolDescriptor, type ScriptedAnswer } from '@margay/testing';
 import { Registry } from 'prom-client';
 import { RunnerMetrics } from '../observe/runner-metrics';
 import { FakeExecutor, finished, started } from '../spec/fake-executor';
 import { ScriptedSession } from '../spec/scripted-session';
+import type { DrivenRun, RunEnd, RunLife } from './run-end';
 import { RunHost } from './run-host';
 
 const logger = createLogger({ level: 'off' });
@@ -14,8 +16,10 @@ let session: ScriptedSession;
 let executor: FakeExecutor;
 let host: RunHost;
 let registry: Registry;
-let freed: number;
-let isCatalogueBroken: boolean;
+let changes: number;
+let catalogueFault: Error | undefined;
+/** Runs that were given to processes of their own, and what ends them. */
+let isolated: { life: RunLife; end: (end: RunEnd) => void; told: string[] }[];
 
 beforeEach(async () => {
   session = await ScriptedSession.start();
@@ -28,8 +32,9 @@ afterEach(async () => {
 function makeHost(script: (n: number) => ScriptedAnswer, slots = 500): void {
   executor = new FakeExecutor();
   registry = new Registry();
-  freed = 0;
-  isCatalogueBroken = false;
+  changes = 0;
+  catalogueFault = undefined;
+  isolated = [];
   host = new RunHost({
     slots,
     logger,
@@ -39,10 +44,26 @@ function makeHost(script: (n: number) => ScriptedAnswer, slots = 500): void {
       model: scriptedModel((_request, n) => script(n)),
       provider: 'scripted',
       metrics: new RunnerMetrics(registry),
-      descriptors: () => (isCatalogueBroken ? Promise.reject(new Error('broken')) : Promise.resolve([TOOL])),
+      descriptors: () => (catalogueFault ? Promise.reject(catalogueFault) : Promise.resolve([TOOL])),
     },
-    onFreed: () => (freed += 1),
+    isolate,
+    onChanged: () => (changes += 1),
   });
+}
+
+function isolate(life: RunLife): DrivenRun {
+  const { sessionId, runId, epoch } = life.assign;
+  const told: string[] = [];
+  const driven = new Promise<RunEnd>((end) => isolated.push({ life, end, told }));
+  return {
+    run: { sessionId, runId, epoch },
+    renew: (grant) => void told.push(grant),
+    stop: (cause) => {
+      told.push(cause);
+      isolated.find((each) => each.life === life)?.end({ kind: 'left' });
+    },
+    drive: () => driven,
+  };
 }
 
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
@@ -113,13 +134,107 @@ it('gives all runs back when it is drained, and takes no more', async () => {
   expect(host.heldRuns()).toEqual([]);
 });
 
-it('gives a run back, after a while, that fails outside the engine', async () => {
-  makeHost(() => ({ text: 'done' }));
-  isCatalogueBroken = true;
-  const assign = await session.assign();
-  host.onAssign(assign);
-  await idle();
-  expect(await stateOf(assign)).toBe('queued');
+describe('a run that fails outside the engine', () => {
+  it('goes back after a while, and that counts', async () => {
+    makeHost(() => ({ text: 'done' }));
+    catalogueFault = new Error('broken');
+    const assign = await session.assign();
+    host.onAssign(assign);
+    await idle();
+    expect((await session.head(assign.sessionId)).run).toMatchObject({ state: 'queued', losses: { suspicious: 1 } });
+    expect([host.lostRuns(), changes]).toEqual([[], 0]);
+  });
+
+  it('goes back uncounted where what it needs is away', async () => {
+    makeHost(() => ({ text: 'done' }));
+    catalogueFault = new UnavailableError('away', 'the tools are away');
+    const assign = await session.assign();
+    host.onAssign(assign);
+    await idle();
+    const { run } = await session.head(assign.sessionId);
+    expect(run?.state).toBe('queued');
+    expect(run).not.toHaveProperty('losses');
+  });
+
+  it('stays longer each time, and is handed over at once when the runner is drained', async () => {
+    makeHost(() => ({ text: 'done' }));
+    catalogueFault = new Error('broken');
+    const first = await session.assign();
+    host.onAssign(first);
+    await idle();
+    const startedMs = performance.now();
+    host.onAssign(await session.claim(await session.head(first.sessionId)));
+    await idle();
+    expect(performance.now() - startedMs).toBeGreaterThanOrEqual(1_990);
+    host.onAssign(await session.claim(await session.head(first.sessionId)));
+    await host.drain();
+    expect(await stateOf(first)).toBe('queued');
+  });
+
+  it.each([
+    ['the version of its log is not known', new FailedPreconditionError('commit_version', 'version 99 is not known')],
+    ['its log fails to open again and again', new InternalError('internal', 'the call failed')],
+  ])('is reported as lost where %s', async (_, refusal) => {
+    makeHost(() => ({ text: 'done' }));
+    session.refusal = refusal;
+    const { sessionId, runId, epoch, ...rest } = await session.assign();
+    host.onAssign({ sessionId, runId, epoch, ...rest });
+    await until(() => host.lostRuns().length === 1);
+    const detail = `it failed: ${refusal.message}`;
+    expect(host.lostRuns()).toEqual([{ sessionId, runId, epoch, detail: expect.stringContaining(detail) }]);
+    expect([host.heldRuns(), changes]).toEqual([[{ sessionId, runId, epoch }], 1]);
+    host.onRevoke({ sessionId, runId, epoch, reason: '' });
+    expect([host.heldRuns(), host.lostRuns()]).toEqual([[], []]);
+  });
+});
+
+describe('a run whose earlier owners died', () => {
+  const alone = async () => ({ ...(await session.assign()), isolated: true });
+  const detail = 'its process was aborted';
+
+  it('is driven in a process of its own, held and renewed like any other', async () => {
+    makeHost(hangs);
+    const assign = await alone();
+    host.onAssign(assign);
+    host.onGrant({ ...assign, grant: 'newer' });
+    expect(host.heldRuns()).toEqual([{ sessionId: assign.sessionId, runId: assign.runId, epoch: assign.epoch }]);
+    expect([isolated[0]?.life.failures, isolated[0]?.told]).toEqual([0, ['newer']]);
+    isolated[0]?.end({ kind: 'left' });
+    await idle();
+    expect([host.lostRuns(), session.opens]).toEqual([[], []]);
+  });
+
+  it('stays listed and is reported when that process dies, until the session service revokes it', async () => {
+    makeHost(hangs, 1);
+    const { sessionId, runId, epoch, ...rest } = await alone();
+    host.onAssign({ sessionId, runId, epoch, ...rest });
+    isolated[0]?.end({ kind: 'lost', detail });
+    await until(() => changes === 1);
+    expect(host.lostRuns()).toEqual([{ sessionId, runId, epoch, detail }]);
+    expect([host.heldRuns(), host.freeSlots()]).toEqual([[{ sessionId, runId, epoch }], 1]);
+    host.onRevoke({ sessionId, runId, epoch: epoch - 1, reason: '' });
+    expect(host.lostRuns()).toHaveLength(1);
+    host.onRevoke({ sessionId, runId, epoch, reason: '' });
+    expect([host.heldRuns(), host.lostRuns()]).toEqual([[], []]);
+  });
+
+  it('is reported no more once it comes here again', async () => {
+    makeHost(hangs);
+    const assign = await alone();
+    host.onAssign(assign);
+    isolated[0]?.end({ kind: 'lost', detail });
+    await until(() => changes === 1);
+    host.onAssign({ ...assign, epoch: assign.epoch + 2 });
+    expect([host.lostRuns(), host.heldRuns()]).toEqual([[], [expect.objectContaining({ epoch: assign.epoch + 2 })]]);
+    expect(isolated[1]?.life.failures).toBe(1);
+  });
+
+  it('is told when the runner is drained', async () => {
+    makeHost(hangs);
+    host.onAssign(await alone());
+    await host.drain();
+    expect([isolated[0]?.told, host.heldRuns()]).toEqual([['drained'], []]);
+  });
 });
 
 it('says that a slot is free once it was full, and never offers less than none', async () => {
@@ -130,7 +245,7 @@ it('says that a slot is free once it was full, and never offers less than none',
   for (const assign of assigns) await session.cancel(assign.sessionId);
   await idle();
   expect(host.freeSlots()).toBe(1);
-  expect(freed).toBe(1);
+  expect(changes).toBe(1);
 });
 
 it('measures calls of models and tools, tokens and its own share of a step', async () => {

@@ -66,6 +66,8 @@ export class ScriptedSession {
   cutAfterPages?: number | undefined;
   /** Messages of others are announced. */
   announces = true;
+  /** No journal opens: the log is not to be read. */
+  refusal?: Error | undefined;
   openJournals = 0;
   client!: GrpcClient<Definition>;
   private readonly store = new MemoryCommitStore();
@@ -127,7 +129,7 @@ export class ScriptedSession {
     const claim = { kind: 'claim' as const, commitId: this.id(), runId, epoch, owner: 'spec' };
     const { c, head } = await this.submit(sessionId, claim);
     const grant = await this.grant(sessionId, runId, head.epoch);
-    return { sessionId, runId, epoch: head.epoch, claimC: c, grant, traceparent: '' };
+    return { sessionId, runId, epoch: head.epoch, claimC: c, grant, traceparent: '', isolated: false };
   }
 
   grant(sessionId: string, runId: string, epoch: number): Promise<string> {
@@ -195,8 +197,9 @@ export class ScriptedSession {
       const grant = context.grant();
       if (grant.runId !== message.value.runId)
         return context.fail(new PermissionDeniedError('grant_mismatch', 'the grant is for another run'));
+      this.opens.push(message.value.haveC);
+      if (this.refusal) return context.fail(this.refusal);
       opened = message.value;
-      this.opens.push(opened.haveC);
       this.listeners.add(onCommitted);
       void this.tell(opened, respond, cut);
     });

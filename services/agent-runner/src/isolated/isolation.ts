@@ -1,0 +1,31 @@
+import PQueue from 'p-queue';
+import type { DrivenRun, RunLife } from '../runs/run-end';
+import { startChild, type ChildOptions } from './child-process';
+import { IsolatedRun, type IsolatedOutcome } from './isolated-run';
+
+export interface IsolationOptions extends ChildOptions {
+  /** Processes at once; further runs wait here for a place. */
+  places: number;
+  instance: string;
+  onEnded: (outcome: IsolatedOutcome) => void;
+}
+
+/** Makes runs that are driven in processes of their own, so many at once. */
+export class Isolation {
+  private readonly queue: PQueue;
+
+  constructor(private readonly options: IsolationOptions) {
+    this.queue = new PQueue({ concurrency: options.places });
+  }
+
+  isolate(life: RunLife): DrivenRun {
+    const { heapMb, instance, onEnded } = this.options;
+    return new IsolatedRun(life, {
+      place: (work, signal) => this.queue.add(work, { signal }),
+      start: () => startChild(this.options),
+      heapMb,
+      instance,
+      onEnded,
+    });
+  }
+}
