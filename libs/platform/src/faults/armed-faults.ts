@@ -13,7 +13,7 @@ export class ArmedFaults {
   reach(point: FaultPointName, detail: string): FaultAction | undefined {
     let action: FaultAction | undefined;
     for (const fault of this.faults) {
-      if (fault.point !== point || (fault.text !== undefined && !detail.includes(fault.text))) continue;
+      if (fault.point !== point || !fault.texts.every((text) => detail.includes(text))) continue;
       fault.reached += 1;
       if (fault.at === 'always' || fault.at === fault.reached) action ??= fault.action;
     }

@@ -11,16 +11,16 @@ export interface PlannedFault {
   action: FaultAction;
   /** Strikes when the point is reached for this time, or each time. */
   at: number | 'always';
-  /** Counts only where the point's detail contains this text. */
-  text?: string;
+  /** Counts only where the point's detail contains all of these. */
+  texts: string[];
 }
 
 const PLAIN = new Set<string>(['kill', 'stop', 'throw', 'exhaust-memory']);
 const TIMED = new Set<string>(['pause', 'block']);
-const ITEM = /^(?<point>[\w.-]+)=(?<kind>[a-z-]+)(?::(?<ms>\d+))?(?:@(?<at>[1-9]\d*|\*))?(?:\?(?<text>[^;]+))?$/;
+const ITEM = /^(?<point>[\w.-]+)=(?<kind>[a-z-]+)(?::(?<ms>\d+))?(?:@(?<at>[1-9]\d*|\*))?(?:\?(?<texts>[^;]+))?$/;
 
 /**
- * Reads `point=action[:ms][@n][?text]`, several separated by `;`. `@*` means each time, without `@` it is the first.
+ * Reads `point=action[:ms][@n][?text]…`, several separated by `;`. `@*` means each time, without `@` it is the first.
  * @throws InvalidArgumentError `bad_fault_points`
  */
 export function parseFaultPlan(plan: string): PlannedFault[] {
@@ -29,7 +29,7 @@ export function parseFaultPlan(plan: string): PlannedFault[] {
 }
 
 function parseItem(item: string): PlannedFault {
-  const { point, kind, ms, at = '1', text } = ITEM.exec(item)?.groups ?? {};
+  const { point, kind, ms, at = '1', texts } = ITEM.exec(item)?.groups ?? {};
   if (point === undefined || kind === undefined)
     throw refusal(item, 'write point=action, e.g. runner.before-commit-a=kill@2 or session.after-insert=pause:3000');
   if (!isFaultPointName(point))
@@ -38,7 +38,7 @@ function parseItem(item: string): PlannedFault {
     point,
     action: parseAction(item, kind, ms),
     at: at === '*' ? 'always' : Number(at),
-    ...(text === undefined ? {} : { text }),
+    texts: texts?.split('?') ?? [],
   };
 }
 

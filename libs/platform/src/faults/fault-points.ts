@@ -1,24 +1,24 @@
 /** Every place at which a process can be made to fail on purpose, and what is true there. */
 export const FAULT_POINT_NAMES = [
-  /** A piece of the model's answer has come; more follow. Detail: session id, run id, that piece. */
+  /** A piece of the model's answer has come; more follow. Detail: session id, run id, all of it so far. */
   'runner.during-model-stream',
-  /** The model's answer is whole, its commit A has not been sent. Detail: session id, run id, types of the events. */
+  /** The model's answer is whole, its commit A has not been sent. Detail: session id, run id, the events. */
   'runner.before-commit-a',
   /** A is stored, none of its calls has been sent. Detail: as before A. */
   'runner.after-commit-a',
-  /** A call has been sent to the tool-executor, its outcome has not come. Detail: tool id, call id, arguments. */
+  /** A call runs, its outcome has not come. Detail: session id, run id, the invocation. */
   'runner.during-call',
-  /** Results of calls are here, their commit B has not been sent. Detail: session id, run id, types of the events. */
+  /** Results of calls are here, their commit B has not been sent. Detail: session id, run id, the events. */
   'runner.before-commit-b',
   /** B is stored; the answer of the next model call has not been acted on. Detail: as before B. */
   'runner.after-commit-b',
-  /** The last answer is whole, the final commit has not been sent. Detail: session id, run id. */
+  /** The last answer is whole, the final commit has not been sent. Detail: session id, run id, events, answer. */
   'runner.before-final-commit',
-  /** The final commit is stored, the runner has not let go of the run. Detail: session id, run id. */
+  /** The final commit is stored, the runner has not let go of the run. Detail: as before it. */
   'runner.after-final-commit',
-  /** A commit is decided, its insert has not been sent. Detail: session id, ids of its commands, types of its events. */
+  /** A commit is decided, its insert has not been sent. Detail: session id, ids of its commands, its events. */
   'session.before-insert',
-  /** A commit is stored; nobody has been answered, nothing published. Detail: session id, ids of its commands, types of its events. */
+  /** A commit is stored; nobody has been answered, nothing published. Detail: session id, ids of its commands, its events. */
   'session.after-insert',
   /** A commit is stored and its senders are being answered, it is not published. Detail: as before the insert. */
   'session.before-publish',
@@ -26,9 +26,9 @@ export const FAULT_POINT_NAMES = [
   'session.before-effects',
   /** A claim is stored, its runner has not been told. Detail: session id, run id, runner. */
   'session.before-assign',
-  /** An accepted run is stored, the caller has not been answered. Detail: session id. */
+  /** An accepted run is stored, the caller has not been answered. Detail: session id, the query. */
   'session.before-accepted',
-  /** The session service has accepted a run, the client has not got its 202. Detail: session id. */
+  /** The session service has accepted a run, the client has not got its 202. Detail: session id, the query. */
   'gateway.before-accepted',
   /** A call came in, the sandbox has not been asked. Detail: tool id, call id, arguments. */
   'executor.before-execute',

@@ -62,6 +62,9 @@ describe('a process armed with faults', () => {
     disarm();
     arm('session.after-insert=throw?claim;session.after-insert=throw?step');
     expect(details.map((detail) => strikes('session.after-insert', detail))).toEqual([true, true, false, false]);
+    disarm();
+    arm('session.after-insert=throw?claim?step');
+    expect(details.map((detail) => strikes('session.after-insert', detail))).toEqual([false, false, true, false]);
   });
 
   it('pauses only what waits for the point', async () => {
@@ -94,9 +97,9 @@ describe('a process armed with faults', () => {
 
 describe('a plan of faults', () => {
   it('is read item by item', () => {
-    expect(parseFaultPlan('runner.before-commit-a=kill@2; session.after-insert=pause:3000@*?a=b:c')).toEqual([
-      { point: 'runner.before-commit-a', action: { kind: 'kill' }, at: 2 },
-      { point: 'session.after-insert', action: { kind: 'pause', ms: 3000 }, at: 'always', text: 'a=b:c' },
+    expect(parseFaultPlan('runner.before-commit-a=kill@2; session.after-insert=pause:3000@*?a=b:c?d')).toEqual([
+      { point: 'runner.before-commit-a', action: { kind: 'kill' }, at: 2, texts: [] },
+      { point: 'session.after-insert', action: { kind: 'pause', ms: 3000 }, at: 'always', texts: ['a=b:c', 'd'] },
     ]);
   });
 

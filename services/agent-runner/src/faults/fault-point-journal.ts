@@ -28,11 +28,11 @@ export class FaultPointJournal extends Journal {
   commit(progress: Progress): Promise<number> {
     const send = (): Promise<number> => this.journal.commit(progress);
     const step = stepOf(progress);
-    return step ? this.around(step, progress, send) : this.inOrder(send);
+    return step ? this.around(step, progress.events, send) : this.inOrder(send);
   }
 
   finish(progress: Progress, closing: Closing): Promise<'finished' | 'inbox'> {
-    return this.around(FINAL_COMMIT, progress, () => this.journal.finish(progress, closing));
+    return this.around(FINAL_COMMIT, [...progress.events, closing], () => this.journal.finish(progress, closing));
   }
 
   wait(waiting: Parameters<Journal['wait']>[0]): Promise<'released' | 'changed'> {
@@ -43,9 +43,9 @@ export class FaultPointJournal extends Journal {
     this.journal.delta(delta);
   }
 
-  private async around<T>({ before, after }: Step, { events }: Progress, send: () => Promise<T>): Promise<T> {
+  private async around<T>({ before, after }: Step, content: unknown, send: () => Promise<T>): Promise<T> {
     const { sessionId, runId } = this.run;
-    const detail = (): string => `${sessionId} ${runId} ${JSON.stringify(events)}`;
+    const detail = (): string => `${sessionId} ${runId} ${JSON.stringify(content)}`;
     const pause = faultPoint(before, detail);
     if (pause) this.held = Promise.all([this.held, pause]).then(() => undefined);
     const sent = await this.inOrder(send);

@@ -19,9 +19,11 @@ export class FaultPointModel extends Model {
 
   call(request: ModelRequest, options: CallOptions): Promise<ModelAnswer> {
     const { sessionId, runId } = this.run;
+    let soFar = '';
     const onText = (text: string): void => {
+      soFar += text;
       options.onText(text);
-      void faultPoint('runner.during-model-stream', () => `${sessionId} ${runId} ${text}`);
+      void faultPoint('runner.during-model-stream', () => `${sessionId} ${runId} ${soFar}`);
     };
     return this.model.call(request, { ...options, onText });
   }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ToolDescriptor, type executorPb } from '@margay/contracts';
 import { isMargayError, type MargayError } from '@margay/errors';
 import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
-import { currentTraceparent, faultPoint, type GrpcClient, type Logger } from '@margay/platform';
+import { currentTraceparent, type GrpcClient, type Logger } from '@margay/platform';
 import { CallStream } from '@margay/platform/calls';
 
 type ExecuteOptions = Parameters<Tools['execute']>[1];
@@ -140,7 +140,6 @@ export class ExecutorTools extends Tools {
           doubt.mayHaveRun = true;
           runsAt = message.value.incarnation;
           onStarted?.();
-          await faultPoint('runner.during-call', () => `${toolId} ${callId} ${request.argsJson}`);
         }
         if (message?.$case === 'output') onOutput?.(Buffer.from(message.value.bytes).toString('utf8'));
         if (message?.$case === 'wrongIncarnation')
