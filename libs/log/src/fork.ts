@@ -94,7 +94,7 @@ export class ForkWriter {
    * The commit that makes the fork a session, after all others were stored: what was under way at the point is ended,
    * then come the fork's own `session` and `context` events.
    */
-  close(nowMicros: number, command: { commitId: string; bodyHash: string }): CommitDocument {
+  close(nowMicros: number, { commitId, bodyHash }: { commitId: string; bodyHash: string }): CommitDocument {
     const ts0 = Math.max(nowMicros, this.tip.head.ts + 1);
     const ended = this.ended();
     const { source, forkedAtTs, model, sessionId } = this.plan;
@@ -127,7 +127,7 @@ export class ForkWriter {
       head,
       events: frames,
       records: ended.records.map((record) => JSON.stringify(record)),
-      commands: [{ ...command, answer }],
+      commands: [{ commitId, bodyHash, answer }],
       effects: [{ kind: 'session' }],
       effectsDueAt: Math.floor(nowMicros / 1_000) + EFFECTS_GRACE_MS,
       ts0,

@@ -3,12 +3,18 @@ import { isMargayError } from '@margay/errors';
 import { createLogger } from '@margay/platform';
 import { processEnvironment } from './config';
 import { startMargay } from './margay-process';
+import { isOperatorCommand, parseOperatorCommand, runOperatorCommand } from './operator';
 import { parseServices } from './service-names';
 import { STARTERS } from './starters';
 import { VERSION } from './version';
 
+/** With it alone an agent-runner starts this program again, for a single run. */
+const RUN_ALONE = '--run-alone';
+
 /** 0: closed cleanly; 1: something broke; 2: called or configured wrongly. */
 async function main(): Promise<void> {
+  if (process.argv[2] === RUN_ALONE) return (await import('@margay/agent-runner')).runAlone(processEnvironment());
+  if (isOperatorCommand(process.argv.slice(2))) return operate();
   const services = parseServices(process.argv.slice(2));
   const environment = processEnvironment();
   const running = await startMargay({ services, starters: STARTERS, environment, version: VERSION });
@@ -22,6 +28,15 @@ async function main(): Promise<void> {
     );
   process.once('SIGTERM', () => void stop('SIGTERM'));
   process.once('SIGINT', () => void stop('SIGINT'));
+}
+
+/** One command against the store; its answer alone goes to standard output, log lines to standard error. */
+async function operate(): Promise<void> {
+  const command = parseOperatorCommand(process.argv.slice(2));
+  const logger = createLogger({ service: 'operator', version: VERSION, write: (line) => process.stderr.write(line) });
+  const open = async () => (await import('@margay/session')).OperatorStore.open(processEnvironment(), logger);
+  const write = (line: string): void => void process.stdout.write(`${line}\n`);
+  process.exitCode = await runOperatorCommand(command, { open, write, logger });
 }
 
 function die(error: unknown): never {

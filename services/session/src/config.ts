@@ -16,10 +16,17 @@ const ProjectsJson = z
   })
   .pipe(z.record(z.string().min(1), Project));
 
-export const SessionConfig = z.object({
-  MARGAY_SESSION_LISTEN: z.string(),
+const Store = {
   MARGAY_MONGODB_URL: z.string(),
   MARGAY_MONGODB_DATABASE: z.string().default('margay_g0'),
+};
+
+/** What commands of operators need: the store, and nothing that a service would. */
+export const OperatorConfig = z.object(Store);
+
+export const SessionConfig = z.object({
+  MARGAY_SESSION_LISTEN: z.string(),
+  ...Store,
   MARGAY_NATS_URL: z.string(),
   MARGAY_KEYS_DIR: z.string(),
   MARGAY_TOOL_EXECUTOR_URL: z.string(),

@@ -25,6 +25,10 @@ export class RealStore {
     for (let i = 0; i < 2; i++) this.clients.push(await new MongoClient(this.server.url, OPTIONS).connect());
   }
 
+  get url(): string {
+    return this.server.url;
+  }
+
   get db(): Db {
     return this.clients[0]?.db(this.name) as Db;
   }

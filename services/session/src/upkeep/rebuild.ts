@@ -49,7 +49,8 @@ export async function rebuildAll(
   return total;
 }
 
-async function* pages(next: (after: string) => Promise<string[]>): AsyncIterable<string> {
+/** All ids of a collection that is read in pages. */
+export async function* pages(next: (after: string) => Promise<string[]>): AsyncIterable<string> {
   for (let after = ''; ;) {
     const page = await next(after);
     yield* page;

@@ -1,0 +1,75 @@
+import { NotFoundError } from '@margay/errors';
+import { MongoConnection } from '@margay/platform/mongo';
+import { parseConfig, type Logger } from '@margay/platform';
+import { MongoCommitStore } from '../commits/mongo-commit-store';
+import { OperatorConfig } from '../config';
+import { SessionRepository } from '../effects/session.repository';
+import { rebuiltIn } from './projections';
+import { pages, rebuildAll, restoreSession, type RebuildPorts, type Rebuilt } from './rebuild';
+import { verifySession, type Verification } from './verify';
+
+const STORE_WAIT_MS = 15_000;
+const BATCH = 200;
+
+/** What an operator does to the logs of an installation, straight against its document store. */
+export class OperatorStore {
+  private constructor(
+    private readonly mongo: MongoConnection,
+    private readonly ports: RebuildPorts,
+  ) {}
+
+  /** @throws UnavailableError `store_unavailable`; InvalidArgumentError `bad_environment` */
+  static async open(environment: NodeJS.ProcessEnv, logger: Logger): Promise<OperatorStore> {
+    const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = parseConfig(OperatorConfig, environment);
+    const mongo = new MongoConnection({ url, database, logger, name: 'operator' });
+    try {
+      await mongo.ready(STORE_WAIT_MS);
+    } catch (error) {
+      await mongo.close();
+      throw error;
+    }
+    const db = mongo.connection.getClient().db(database);
+    const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'));
+    const sessions = new SessionRepository(db.collection('sessions'));
+    return new OperatorStore(mongo, { store, sessions, projections: rebuiltIn(db, store) });
+  }
+
+  /** Checks the log of each session, of one tenant or of all. */
+  async *verifyAll(tenantId?: string): AsyncIterable<Verification> {
+    const { store } = this.ports;
+    for await (const sessionId of pages((after) => store.sessionsAfter(after, BATCH)))
+      if (tenantId === undefined || (await this.tenantOf(sessionId)) === tenantId)
+        yield await verifySession(store, sessionId);
+  }
+
+  /** @throws NotFoundError `session_not_found` where nothing is stored under this id */
+  async verify(sessionId: string): Promise<Verification> {
+    await this.requireLog(sessionId);
+    return verifySession(this.ports.store, sessionId);
+  }
+
+  rebuildAll(onProgress: (rebuilt: Rebuilt) => void): Promise<Rebuilt> {
+    return rebuildAll(this.ports, onProgress);
+  }
+
+  /** @throws NotFoundError `session_not_found` */
+  async rebuild(sessionId: string): Promise<Rebuilt> {
+    await this.requireLog(sessionId);
+    return { sessions: 1, rows: await restoreSession(this.ports, sessionId) };
+  }
+
+  close(): Promise<void> {
+    return this.mongo.close();
+  }
+
+  private async requireLog(sessionId: string): Promise<void> {
+    const isThere =
+      (await this.tenantOf(sessionId)) !== undefined || (await this.ports.store.lowerBound(sessionId)) > 0;
+    if (!isThere) throw new NotFoundError('session_not_found', `session ${sessionId} not found`);
+  }
+
+  private async tenantOf(sessionId: string): Promise<string | undefined> {
+    for await (const { tenantId } of this.ports.store.stored(sessionId)) return tenantId;
+    return undefined;
+  }
+}
