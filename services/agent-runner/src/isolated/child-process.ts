@@ -13,10 +13,12 @@ export interface ChildOptions {
   entry: string;
   heapMb: number;
   environment: NodeJS.ProcessEnv;
+  /** Where its log goes; default: where that of this process does. */
+  log?: 'inherit' | 'ignore';
 }
 
-/** Starts a process for one run. It writes its log where this one does. */
-export function startChild({ entry, heapMb, environment }: ChildOptions): ChildProcess {
+/** Starts a process for one run. */
+export function startChild({ entry, heapMb, environment, log = 'inherit' }: ChildOptions): ChildProcess {
   return fork(entry, [RUN_ALONE], {
     env: childEnvironment(environment),
     execArgv: [
@@ -24,7 +26,7 @@ export function startChild({ entry, heapMb, environment }: ChildOptions): ChildP
       `--max-semi-space-size=${MAX_SEMI_SPACE_MB}`,
       `--max-old-space-size=${heapMb}`,
     ],
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    stdio: ['ignore', log, log, 'ipc'],
   });
 }
 

@@ -37,6 +37,15 @@ type Response = NonNullable<runnersPb.JournalResponse['message']>;
 /** What a spec does to one commit that a runner sends. */
 export type Fate = 'stored' | 'lost' | 'stored, answer lost' | 'closing' | 'faulty';
 
+interface AnnouncedItem {
+  kind: string;
+  n: number;
+  item: string;
+  text: string;
+  callId?: string;
+  outcome?: string;
+}
+
 class SpecClock extends LogClock {
   nowMicros = () => Math.floor((performance.timeOrigin + performance.now()) * 1_000);
   monotonicMs = () => performance.now();
@@ -274,9 +283,9 @@ export class ScriptedSession {
     }
     if (!this.announces) return;
     const items = records
-      .map((text) => JSON.parse(text) as { kind: string; n: number; item: string; text: string })
+      .map((text) => JSON.parse(text) as AnnouncedItem)
       .filter(({ kind }) => kind === 'inbox')
-      .map(({ n, item, text }) => ({ n, kind: item, text }));
+      .map(({ n, item, text, callId = '', outcome = '' }) => ({ n, kind: item, text, callId, outcome }));
     if (items.length > 0) respond({ $case: 'inbox', value: { items } });
   }
 }
