@@ -67,7 +67,8 @@ async function endForced(run: AgentRun, closing: Closing): Promise<Next> {
 /** Commit A: the intent to call, stored before any call that is not pure. */
 async function callTools(run: AgentRun, step: number, asked: Answered): Promise<Next> {
   const { answer, model } = asked;
-  const calls: RecordedCall[] = answer.toolCalls.map((call, index) => ({
+  const taken = answer.toolCalls.slice(0, run.limits.callsTaken);
+  const calls: RecordedCall[] = taken.map((call, index) => ({
     ...call,
     callId: callId(run.head.sessionId, run.head.epoch, step, index),
   }));
@@ -83,10 +84,21 @@ async function callTools(run: AgentRun, step: number, asked: Answered): Promise<
     ...assistant(run, step, model, answer.text, calls, answer.usage),
     ...(needsSandbox && incarnation !== undefined ? { incarnation } : {}),
   });
+  if (taken.length < answer.toolCalls.length) leaveOut(run, commit, answer.toolCalls.length);
   const acked = run.writer.commit({ ...commit, ...(sandbox ? { sandbox } : {}) });
   const turn = run.state.openTurn;
   if (!turn) throw new Error('an answer with calls opened no turn');
   return { carried: await runCalls(run, turn, acked) };
+}
+
+/** So many calls do not fit into the log one by one: model and person are told of the rest together. */
+function leaveOut(run: AgentRun, commit: Carried, asked: number): void {
+  const { callsTaken, callsPerAnswer } = run.limits;
+  const text =
+    `Your last answer made ${asked} tool calls. The first ${callsPerAnswer} were run, and those from number ` +
+    `${callsTaken + 1} on are left out here. Make fewer calls at once.`;
+  commit.events.push(run.events.note(`The model made ${asked} tool calls in one answer; most were refused.`));
+  run.record(commit, { kind: 'note', agentId: run.agentId, cause: 'calls', text });
 }
 
 /** The answer hit the output limit: the model is asked once to go on. */

@@ -8,8 +8,10 @@ export interface RunLimits {
   attempts: number;
   backoffBaseMs: number;
   backoffMaxMs: number;
-  /** Calls of one answer that are run; those beyond are refused. */
+  /** Calls of one answer that are run; those beyond are refused, each by a result. */
   callsPerAnswer: number;
+  /** Calls of one answer that are taken note of; those beyond are left out of the conversation. */
+  callsTaken: number;
   /** Results that arrive within this share a commit. */
   groupMs: number;
   /** How long a run waits for a person before it gives its runner back. */
@@ -27,6 +29,7 @@ export const DEFAULT_LIMITS: RunLimits = {
   backoffBaseMs: 1_000,
   backoffMaxMs: 60_000,
   callsPerAnswer: 128,
+  callsTaken: 256,
   groupMs: 30,
   waitGraceMs: 5_000,
   cancelGraceMs: 5_000,

@@ -1,10 +1,10 @@
 import { runWorld } from '@margay/testing';
 
-const CALLS = 700;
+const CALLS = 250;
 
 it('ends a run in words when the log refuses what it wants to store: the next owner would write the same', async () => {
   // Many short texts: nothing to put into blobs, and more than one commit holds.
-  const calls = Array.from({ length: CALLS }, (_, index) => ({ name: `nowhere-${index}`.padEnd(400, '.') }));
+  const calls = Array.from({ length: CALLS }, (_, index) => ({ name: `nowhere-${index}`.padEnd(3_000, '.') }));
   const world = await runWorld([{ calls }]);
   const result = await world.session.run('go');
   expect(result).toMatchObject({ status: 'failed', doneReason: 'error' });

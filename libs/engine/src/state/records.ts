@@ -51,7 +51,7 @@ export interface ToolRecord {
 }
 
 /** Why the engine speaks to the model. */
-export type NoteCause = 'failures' | 'length' | 'budget' | 'wrap_up';
+export type NoteCause = 'calls' | 'failures' | 'length' | 'budget' | 'wrap_up';
 
 /** A message of the engine to the model. */
 export interface NoteRecord {
