@@ -1,11 +1,11 @@
 import { runWorld } from '@margay/testing';
 
-const CALLS = 250;
+const CALLS = 700;
 
 it('ends a run in words when the log refuses what it wants to store: the next owner would write the same', async () => {
   // Many short texts: nothing to put into blobs, and more than one commit holds.
-  const calls = Array.from({ length: CALLS }, (_, index) => ({ name: `nowhere-${index}`.padEnd(3_000, '.') }));
-  const world = await runWorld([{ calls }]);
+  const calls = Array.from({ length: CALLS }, (_, index) => ({ name: `nowhere-${index}`.padEnd(400, '.') }));
+  const world = await runWorld([{ calls }], [], { limits: { callsTaken: CALLS } });
   const result = await world.session.run('go');
   expect(result).toMatchObject({ status: 'failed', doneReason: 'error' });
   expect(await world.payloads('completion')).toEqual([
