@@ -56,7 +56,8 @@ export async function tryFinish(
     const progress = {
       events: [...carried.events, ...closing.events],
       records: carried.records,
-      ...(unread === undefined ? {} : { consumedTo: unread }),
+      // Named also where nothing is new: a copy that is decided late must not end a run that went on after a refusal.
+      consumedTo: unread ?? run.consumedTo,
     };
     const finishing = run.ports.journal.finish(progress, { text, completion });
     if ((await untilAborted(finishing, stop)) === 'finished') return finished(run, closing, text, completion);

@@ -1,3 +1,4 @@
+import type { Command } from '@margay/log';
 import { runWorld, toolDescriptor, until, type ScriptedAnswer } from '@margay/testing';
 import { z } from 'zod';
 import { defineTool, ModelFailure, Tools, type ToolOutcome } from '../index';
@@ -442,6 +443,26 @@ describe.each([
     expect((await world.types()).filter((type) => type === 'completion')).toHaveLength(1);
     expect(isOvertaken).toBe(true);
   });
+});
+
+it('does not end by a copy of its refused final commit that the log decides on late', async () => {
+  const world = await runWorld([{ text: 'Ready.' }, { text: 'Answered.' }]);
+  const { loop } = world.engine.log;
+  const submit = loop.submit.bind(loop);
+  const outcomes: string[] = [];
+  let copy: Command | undefined;
+  jest.spyOn(loop, 'submit').mockImplementation(async (sessionId, command, options) => {
+    if (command.kind === 'finish' && !copy) {
+      copy = command;
+      await world.session.steer('Wait!');
+    } else if (command.kind === 'finish' && copy) {
+      const outcome = await submit(sessionId, copy);
+      outcomes.push(outcome.ok ? 'stored' : outcome.rejection.reason);
+    }
+    return submit(sessionId, command, options);
+  });
+  expect((await world.session.run('Go.')).text).toBe('Answered.');
+  expect(outcomes).toEqual(['invalid']);
 });
 
 describe('an interrupt', () => {
