@@ -105,7 +105,17 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
 
-    const log = new SessionLog(store, blobs, metrics.commitObserver(), logger);
+    const clockGuard = new ClockGuard({
+      check: () => this.checkClock(),
+      // Runners and runs go on at replicas whose clocks are right.
+      onOff: () => {
+        dispatcher.hangUp();
+        void journals.handOver();
+      },
+      logger,
+    });
+    const refusal = () => clockGuard.refusal;
+    const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal);
     const projects = new ProjectsService(config);
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
@@ -206,17 +216,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       passingFault('session.before-effects', document, () => void effectsUnderWay.track(effects.apply(document)));
       metrics.countEnded(document);
     });
-    const clockGuard = new ClockGuard({
-      check: () => this.checkClock(),
-      // Runners and runs go on at replicas whose clocks are right.
-      onOff: () => {
-        dispatcher.hangUp();
-        void journals.handOver();
-      },
-      logger,
-    });
     await clockGuard.start();
-    const refusal = () => clockGuard.refusal;
     const server = new GrpcServer({
       listen: config.MARGAY_SESSION_LISTEN,
       keys,

@@ -63,6 +63,8 @@ export class SessionLog {
     readonly blobs: BlobStore,
     private readonly observer: CommitObserver,
     private readonly logger: Logger,
+    /** Why nothing may be stored at present. */
+    private readonly refusal: () => MargayError | undefined = () => undefined,
   ) {
     this.loop = new CommitLoop({
       store: observed(store, observer),
@@ -88,6 +90,8 @@ export class SessionLog {
   }
 
   async submit(sessionId: string, command: Command): Promise<CommitOutcome> {
+    const refused = this.refusal();
+    if (refused) throw refused;
     const outcome = await this.traced(sessionId, command);
     if (!outcome.ok && outcome.rejection.reason === 'fenced') this.observer.fenced();
     return outcome;
