@@ -7,6 +7,7 @@ import { run, type RunOptions } from './commands/run';
 import { listSessions, showSession, type ListOptions } from './commands/sessions';
 import { status, version } from './commands/status';
 import { send, stop, tail, type TailOptions } from './commands/steer';
+import { verify } from './commands/verify';
 import type { GlobalOptions } from './connection';
 import { durationMs } from './duration';
 import type { Terminal } from './terminal';
@@ -103,6 +104,16 @@ function addListCommands(program: Command, act: Act): void {
     .command('show <id>')
     .description('everything about one session')
     .action(act((id: string) => (context) => showSession(context, id)));
+  program
+    .command('verify [id]')
+    .description('check that the stored log of a session is whole and unchanged; default @last')
+    .action(
+      act(
+        (id: string = '@last') =>
+          (context) =>
+            verify(context, id),
+      ),
+    );
   program
     .command('tools')
     .description('list tools')

@@ -14,6 +14,9 @@ export const SessionStatus = z.enum([
 ]);
 export type SessionStatus = z.infer<typeof SessionStatus>;
 
+/** What a run waits for; it holds no runner meanwhile. */
+const Waiting = z.object({ kind: z.string(), id: z.string(), since: z.string(), expires_at: z.string().nullable() });
+
 /** State of a session now, as `/events`, `session_state` frames and lists show it. */
 export const SessionState = z.object({
   running: z.boolean(),
@@ -27,9 +30,7 @@ export const SessionState = z.object({
   blocked_code: z.string().optional(),
   failure_reason: z.string().optional(),
   models_tried: z.array(z.string()).optional(),
-  waiting: z
-    .object({ kind: z.string(), id: z.string(), since: z.string(), expires_at: z.string().nullable() })
-    .optional(),
+  waiting: Waiting.optional(),
   /** Place in the queue, counted from 1, while a run waits for a runner. */
   queue_position: z.number().int().optional(),
 });
@@ -58,6 +59,8 @@ export const SessionSummary = z.object({
   blocked_code: z.string().optional(),
   failure_reason: z.string().optional(),
   models_tried: z.array(z.string()).optional(),
+  waiting: Waiting.optional(),
+  queue_position: z.number().int().optional(),
   pinned: z.literal(true).optional(),
   pinned_at: z.string().optional(),
 });

@@ -9,13 +9,21 @@ import { operationsIn } from './http/operation';
 import { OpenApi } from './openapi/open-api';
 import { BlobController } from './session/blob.controller';
 import { BlobService } from './session/blob.service';
+import { ForkController } from './session/fork.controller';
+import { QuestionController } from './session/question.controller';
+import { RecoveryController } from './session/recovery.controller';
 import { SessionController } from './session/session.controller';
 import { SessionService } from './session/session.service';
+import { VerifyController } from './session/verify.controller';
 import { StreamController } from './stream/stream.controller';
 import { SystemController } from './system/system.controller';
 
 export const CONTROLLERS = [
   SessionController,
+  RecoveryController,
+  QuestionController,
+  ForkController,
+  VerifyController,
   StreamController,
   BlobController,
   CatalogController,

@@ -19,8 +19,10 @@ const TERMINATED = {
   error: { code: 'session_terminated', reason: 'Session is permanently terminated', retryable: false },
 };
 
-/** Sentences that clients compare, whoever found the fact out. */
-const SENTENCES: Record<string, string> = { session_running: 'Session is already running.' };
+/** Sentences that clients compare, whoever found the fact out: the first, where it is not one of the others. */
+const SENTENCES: Record<string, string[]> = {
+  session_running: ['Session is already running.', 'Cannot fork a running session.'],
+};
 
 /** Reasons whose envelope the reference fixes: an integer code, nothing beside it. */
 const REFERENCE_ENVELOPES = new Set([
@@ -51,8 +53,13 @@ function publicError(thrown: unknown, { requestId, sessionId }: ErrorContext): M
     return new InternalError('internal', `an internal error happened; the log has it under request ${requestId}`);
   // Unknown, foreign and private ids must not be told apart.
   const isUnknown = thrown.reason === 'session_not_found' && sessionId !== undefined;
-  const sentence = isUnknown ? `session ${sessionId.slice(0, ID_SHOWN_CHARS)} not found` : SENTENCES[thrown.reason];
+  const sentence = isUnknown ? `session ${sessionId.slice(0, ID_SHOWN_CHARS)} not found` : knownSentence(thrown);
   return sentence === undefined ? thrown : errorOf(thrown.code, thrown.reason, sentence);
+}
+
+function knownSentence({ reason, message }: MargayError): string | undefined {
+  const known = SENTENCES[reason];
+  return known?.includes(message) ? message : known?.[0];
 }
 
 /** A service that does not accept the principal we signed is no fault of the caller. */

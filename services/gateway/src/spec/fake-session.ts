@@ -15,6 +15,7 @@ import {
   MemoryCommitStore,
   readConfirmedTip,
   sessionState,
+  verifyLog,
   type Command,
   type CommitDocument,
   type Head,
@@ -23,6 +24,7 @@ import {
   type StepCommand,
 } from '@margay/log';
 import type { GrpcHandlers } from '@margay/platform';
+import { fakeFork } from './fake-fork';
 
 export const CALL_TOKEN = 'token';
 
@@ -296,9 +298,21 @@ export class FakeSession {
         return { sessionIds: found.flatMap((document) => document?.sessionId ?? []) };
       },
       readBlob: (request, context) => this.readBlob(request, context.principal().tenantId),
-      // Of routes that are specified elsewhere.
-      forkSession: refuse,
-      verifySession: refuse,
+      forkSession: async (request, context) => {
+        const source = await this.seen(request.sessionId, context.principal());
+        const last = await fakeFork(this.store, source, request, randomBytes(16).toString('hex'));
+        this.heads.set(last.sessionId, last.head);
+        const forkedAt = last.commands[0]?.answer['forked_at'];
+        return { sessionId: last.sessionId, forkedAt: forkedAt ? String(forkedAt) : '', replayed: false };
+      },
+      verifySession: async ({ sessionId }, context) => {
+        await this.seen(sessionId, context.principal());
+        const documents: CommitDocument[] = [];
+        for await (const document of this.store.range(sessionId, 1)) documents.push(document);
+        const fault = verifyLog(sessionId, documents);
+        const { c: firstBad, problem } = fault ?? { c: 0, problem: '' };
+        return { ok: !fault, commits: documents.length, headHash: documents.at(-1)?.hash ?? '', firstBad, problem };
+      },
       listProjects: () => {
         const project = { name: 'shop', path: '/srv/shop', description: 'a shop', available: true, source: 'config' };
         return Promise.resolve({ projectsJson: [JSON.stringify(project)] });
