@@ -123,8 +123,9 @@ function nearCap(rows: readonly RunRow[], load: Load, limitOf: LimitOf): string[
   for (const { tenantId } of rows) queued.set(tenantId, (queued.get(tenantId) ?? 0) + 1);
   const isNear = ([tenantId, count]: [string, number]): boolean => {
     const { maxRunning } = limitOf(tenantId);
-    if (maxRunning === Infinity) return false;
-    return count >= CANDIDATES || load.ofTenant(tenantId) + count + ROOM > maxRunning;
+    const runs = load.ofTenant(tenantId);
+    // At its cap nothing starts, whoever counts.
+    return runs < maxRunning && (count >= CANDIDATES ? maxRunning < Infinity : runs + count + ROOM > maxRunning);
   };
   return [...queued].filter(isNear).map(([tenantId]) => tenantId);
 }

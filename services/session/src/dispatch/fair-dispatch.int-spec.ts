@@ -1,0 +1,217 @@
+import { sessionsPb, type Principal, type runnersPb } from '@margay/contracts';
+import type { TenantRow } from '../access/access.repository';
+import { ScriptedRunner } from '../spec/scripted-runner';
+import { principalOf, SessionHarness, type Replica } from '../spec/session-harness';
+import type { RunRow } from './run.repository';
+
+const harness = new SessionHarness();
+const attached: ScriptedRunner[] = [];
+let second: Replica;
+let count = 0;
+
+beforeAll(async () => {
+  // Runners here beat so often that an assignment may lie between two beats.
+  await harness.start({ MARGAY_RUN_UNLISTED_SECONDS: '5' });
+  second = await harness.addReplica();
+}, 600_000);
+afterEach(async () => {
+  for (const runner of attached.splice(0)) runner.detach();
+  const rows = await (
+    await harness.db()
+  )
+    .collection<RunRow>('runs')
+    .find({ state: { $ne: 'done' } })
+    .toArray();
+  for (const { sessionId, tenantId, principal } of rows)
+    await harness.sessions.cancelRun({ sessionId, idempotencyKey: '' }, { principal: principalOf(tenantId, principal, 'owner') }); // prettier-ignore
+});
+afterAll(async () => {
+  await second.stop();
+  await harness.stop();
+}, 60_000);
+
+function attach(slots: number, client = harness.runners): ScriptedRunner {
+  count += 1;
+  const runner = new ScriptedRunner(client, `fair-${count}`, harness.pool, slots);
+  attached.push(runner);
+  return runner;
+}
+
+async function tenant(id: string, fields: Partial<TenantRow> = {}): Promise<Principal> {
+  const tenants = (await harness.db()).collection<TenantRow>('tenants');
+  await tenants.insertOne({ _id: id, tenantId: id, slug: id, name: id, state: 'active', createdAt: new Date(), ...fields }); // prettier-ignore
+  return principalOf(id, 'svc:ci', 'owner');
+}
+
+/** Runs of a tenant, each in a session of its own, accepted through both replicas. */
+async function queue(principal: Principal, runs: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let i = 0; i < runs; i++) {
+    const sessionId = await harness.createSession(principal);
+    const replica = i % 2 === 0 ? harness : second;
+    const request = sessionsPb.AcceptRunRequest.fromPartial({ sessionId, text: 'go' });
+    await replica.sessions.acceptRun(request, { principal });
+    ids.push(sessionId);
+  }
+  return ids;
+}
+
+async function running(tenantId: string): Promise<number> {
+  return (await harness.db()).collection<RunRow>('runs').countDocuments({ tenantId, state: 'running' });
+}
+
+async function finish(runner: ScriptedRunner, assign: runnersPb.Assign): Promise<void> {
+  const journal = await runner.openJournal(assign);
+  expect(await journal.finish('done')).toMatchObject({ $case: 'committed' });
+  journal.close();
+}
+
+/** Takes runs from a runner, each for a moment, and says how many of a tenant ran at once. */
+async function serve(runner: ScriptedRunner, tenantId: string, seen: number[], isOver: () => boolean): Promise<void> {
+  const held = new Map<string, runnersPb.Assign>();
+  const drive = async (assign: runnersPb.Assign): Promise<void> => {
+    seen.push(await running(tenantId));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    await finish(runner, assign);
+    held.delete(assign.runId);
+  };
+  while (!isOver()) {
+    while (runner.assigns.size > 0) {
+      const assign = await runner.assigns.take();
+      held.set(assign.runId, assign);
+      void drive(assign);
+    }
+    runner.heartbeat([...held.values()], 10 - held.size);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+it('keeps a tenant at its cap over two replicas whose runners both have room, and starts the next as one leaves', async () => {
+  const principal = await tenant('capped', { ceilings: { concurrentRuns: 3 } });
+  await queue(principal, 24);
+  // Both look at the same time.
+  const runners = [attach(10), attach(10, second.runners)];
+  const seen: number[] = [];
+  let isOver = false;
+  const serving = runners.map((runner) => serve(runner, 'capped', seen, () => isOver));
+  const rows = (await harness.db()).collection<RunRow>('runs');
+  while ((await rows.countDocuments({ tenantId: 'capped', state: 'done' })) < 24) await new Promise((resolve) => setTimeout(resolve, 50)); // prettier-ignore
+  isOver = true;
+  await Promise.all(serving);
+  expect(seen).toHaveLength(24);
+  expect(Math.max(...seen)).toBeLessThanOrEqual(3);
+}, 60_000);
+
+it('starts the only run of a tenant next, however many another one has queued before', async () => {
+  const [many, one] = [await tenant('many'), await tenant('one')];
+  const runner = attach(1);
+  const first = await queue(many, 12);
+  const [only] = await queue(one, 1);
+  const assign = await runner.assigns.take();
+  expect(first).toContain(assign.sessionId);
+  await finish(runner, assign);
+  // Either is next: nobody has a run running.
+  const next = await runner.assigns.take();
+  const heavy = attach(1);
+  const after = await heavy.assigns.take();
+  expect([next.sessionId, after.sessionId]).toContain(only);
+}, 30_000);
+
+it('gives runs by weight', async () => {
+  const light = await tenant('light', { weight: 10 });
+  const heavy = await tenant('heavy', { weight: 30 });
+  await queue(light, 8);
+  await queue(heavy, 8);
+  const runner = attach(8);
+  const tenants = new Map<string, number>();
+  for (let i = 0; i < 8; i++) {
+    const { sessionId } = await runner.assigns.take();
+    const row = await (await harness.db()).collection<RunRow>('runs').findOne({ sessionId });
+    tenants.set(row?.tenantId ?? '', (tenants.get(row?.tenantId ?? '') ?? 0) + 1);
+  }
+  expect(Object.fromEntries(tenants)).toEqual({ light: 2, heavy: 6 });
+}, 30_000);
+
+it('shows where queued runs stand in states, lists and event pages, and nothing once they run', async () => {
+  const principal = await tenant('positions');
+  const ids = await queue(principal, 3);
+  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  const { summariesJson } = await harness.sessions.listSessions(
+    { includeArchived: false, projects: [], pinned: undefined, limit: undefined, offset: 0, tag: undefined },
+    { principal },
+  );
+  const listed = summariesJson.map((json) => JSON.parse(json) as { session_id: string; queue_position?: number });
+  const places = new Map(listed.map((summary) => [summary.session_id, summary.queue_position]));
+  expect(ids.map((id) => places.get(id))).toEqual([1, 2, 3]);
+  const { state } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
+  expect(JSON.parse(state?.json ?? '{}')).toMatchObject({ running: true, queue_position: 2 });
+  for await (const page of second.sessions.readCommits(
+    sessionsPb.ReadCommitsRequest.fromPartial({ sessionId: ids[2] ?? '' }),
+    { principal },
+  ))
+    // prettier-ignore
+    if (page.state) expect(JSON.parse(page.state.json)).toMatchObject({ queue_position: 3 });
+  const runner = attach(3);
+  for (let i = 0; i < 3; i++) await runner.assigns.take();
+  const { state: later } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
+  expect(JSON.parse(later?.json ?? '{}')).not.toHaveProperty('queue_position');
+}, 30_000);
+
+describe('the management port', () => {
+  let origin: string;
+
+  beforeAll(async () => {
+    const { port } = await second.management.start();
+    second.management.setReady(true);
+    origin = `http://127.0.0.1:${port}`;
+  });
+  afterAll(() => second.management.close());
+
+  const get = async (path: string) => {
+    const response = await fetch(`${origin}${path}`);
+    return { status: response.status, body: (await response.json()) as unknown };
+  };
+
+  it('tells demand with running runs and without waiting ones, and the slots of all runners', async () => {
+    const principal = await tenant('demand');
+    const runner = attach(2);
+    await queue(principal, 4);
+    const assigns = [await runner.assigns.take(), await runner.assigns.take()];
+    const [waits] = assigns;
+    if (!waits) throw new Error('assignment expected');
+    const journal = await runner.openJournal(waits);
+    const callId = `${waits.sessionId}.2.1.0`;
+    const asked = await journal.send({
+      kind: 'step',
+      events: [
+        {
+          type: 'user_question',
+          payload: { call_id: callId, call_token: 't', questions: [], timeout_seconds: null, notes_placeholder: null },
+        },
+      ],
+      records: [],
+      questions: [{ callId, timeoutSeconds: null }],
+    });
+    expect(asked).toMatchObject({ $case: 'committed' });
+    const released = await journal.send({ kind: 'release', cause: 'waiting', waiting: { for: [callId], inboxEnd: 0 } });
+    expect(released).toMatchObject({ $case: 'committed' });
+    journal.close();
+    // Its slot is free: the next run starts.
+    runner.heartbeat([assigns[1] as runnersPb.Assign], 1);
+    await runner.assigns.take();
+    const { body } = await get(`/internal/demand/${harness.pool}`);
+    expect(body).toMatchObject({ queued: 1, running: 2, demand: 3, slots: 2, oldestQueuedSeconds: expect.any(Number) });
+  }, 30_000);
+
+  it('refuses to be ready while the clock is more than 2 s off the store, and recovers', async () => {
+    expect(await get('/readyz')).toMatchObject({ status: 200 });
+    const now = Date.now;
+    const spy = jest.spyOn(Date, 'now').mockImplementation(() => now() + 3_000);
+    try {
+      expect(await get('/readyz')).toMatchObject({ status: 503, body: { failed: ['session.clock'] } });
+    } finally {
+      spy.mockRestore();
+    }
+    expect(await get('/readyz')).toMatchObject({ status: 200 });
+  });
+});
