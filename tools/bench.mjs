@@ -6,6 +6,7 @@ const BENCHES = {
   steps: 'cost per agent step: raw client, engine in process, whole platform, and the store alone',
   stream: 'stored event to SSE client, listeners, end of a stream',
   streams: 'open streams per gateway, memory each, fan-out to many listeners',
+  replay: 'whole sessions and pages of them, beside a plain read of the store',
   runs: 'runs at once on one runner, and what durability costs per step, hop by hop',
   create: 'durable run creation, with and without a runner',
   start: 'time to ready, memory, idle cost and bundle sizes of npm start',

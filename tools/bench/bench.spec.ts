@@ -9,7 +9,7 @@ it('lists benches that exist when none is named', () => {
   const { status, stdout } = bench();
   expect(status).toBe(0);
   const names = [...stdout.matchAll(/^ {2}([a-z]+) /gm)].map(([, name]) => name);
-  expect(names).toEqual(['steps', 'stream', 'create', 'start']);
+  expect(names).toEqual(['steps', 'stream', 'streams', 'replay', 'runs', 'create', 'start']);
   for (const name of names) expect(existsSync(join(__dirname, `${name}.mjs`))).toBe(true);
 });
 

@@ -32,7 +32,6 @@ export async function run({ report, closing, progress, isQuick }) {
   await warmUp(context);
   await measurePaced(context);
   for (const listeners of [1, 100]) await measureFull(context, listeners);
-  await measureReplay(context, isQuick ? 5_000 : 50_000);
   await measureEnd(context, isQuick ? 10 : 50);
 }
 
@@ -169,35 +168,14 @@ async function measureIdle({ report, progress, clients, journals, bench }, strea
   report.milliseconds('another call', beside, { baseline: { name: 'without', ...percentiles(without) } });
 }
 
-async function callTimes({ client }, sessionId, options = { limit: 1 }, count = 100) {
+async function callTimes({ client }, sessionId, count = 100) {
   const times = [];
   for (let index = 0; index < count; index += 1) {
     const startMs = performance.now();
-    await client.session(sessionId).events(options);
+    await client.session(sessionId).events({ limit: 1 });
     times.push(performance.now() - startMs);
   }
   return times;
-}
-
-/** Reading what is stored: a whole session of 1,000 events as a stream, and a page in the middle of a long one. */
-async function measureReplay({ report, progress, clients, bench, writer }, events) {
-  progress(`replay of 1,000 events, a page of ${events}`);
-  const short = await openRun(bench, writer);
-  for (let written = 0; written < 1_000; written += FULL_BATCH) await short.write(FULL_BATCH);
-  const replays = [];
-  for (let turn = 0; turn < 20; turn += 1) {
-    const startMs = performance.now();
-    await clients.open([short.sessionId]);
-    replays.push(performance.now() - startMs);
-    await clients.close();
-  }
-  const long = await openRun(bench, writer);
-  for (let written = 0; written < events; written += 100) await long.write(100);
-  const middle = (await bench.client.session(long.sessionId).events({ limit: events / 2 })).events.at(-1).ts;
-  const pages = await callTimes(bench, long.sessionId, { after: middle, limit: 100 }, 40);
-  report.section('reading what is stored');
-  report.milliseconds('replay of 1,000 events', replays, { aims: { p50: { atMost: 30 } } });
-  report.milliseconds(`page of 100 in ${events} events`, pages, { aims: { p95: { atMost: 50 } } });
 }
 
 async function measureEnd({ report, progress, clients, writer, bench }, runs) {

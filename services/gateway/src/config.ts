@@ -20,6 +20,12 @@ const Environment = z.object({
     .max(60)
     .default(5)
     .describe('seconds over which open streams are closed on shutdown'),
+  MARGAY_STREAM_HEARTBEAT_SECONDS: z.coerce
+    .number()
+    .min(0.1)
+    .max(60)
+    .default(15)
+    .describe('a comment is sent to a stream silent for so long: less than any proxy on the way waits'),
   MARGAY_MASTER_TOKEN: z
     .string()
     .min(24)
@@ -38,6 +44,7 @@ export interface GatewayConfig {
   maxStreams: number;
   rateLimit: { perSecond: number; burst: number };
   streamDrainMs: number;
+  heartbeatMs: number;
   masterToken?: string;
 }
 
@@ -59,6 +66,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): GatewayConfig {
     maxStreams: env.MARGAY_MAX_CONCURRENT_STREAMS,
     rateLimit: { perSecond: env.MARGAY_RATE_LIMIT_PER_SECOND, burst: env.MARGAY_RATE_LIMIT_BURST },
     streamDrainMs: env.MARGAY_STREAM_DRAIN_SECONDS * 1_000,
+    heartbeatMs: env.MARGAY_STREAM_HEARTBEAT_SECONDS * 1_000,
     ...(env.MARGAY_MASTER_TOKEN === undefined ? {} : { masterToken: env.MARGAY_MASTER_TOKEN }),
   });
 }

@@ -25,7 +25,12 @@ export async function startGateway(
     bus,
     corsOrigins: config.corsOrigins,
     rateLimit: config.rateLimit,
-    streams: { ...STREAM_SETTINGS, maxStreams: config.maxStreams, drainMs: config.streamDrainMs },
+    streams: {
+      ...STREAM_SETTINGS,
+      maxStreams: config.maxStreams,
+      drainMs: config.streamDrainMs,
+      heartbeatMs: config.heartbeatMs,
+    },
     masterToken: config.masterToken,
     logger,
     registry: shared.management.registry,

@@ -2,11 +2,11 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 
-const script = fileURLToPath(new URL('./listeners.mjs', import.meta.url));
+const LISTENERS = new URL('./listeners.mjs', import.meta.url);
 
 /** The process of the SSE clients: `open(sessionIds)`, `reset()`, `collect()`, `close()`, `stop()`. */
-export function startClients({ platform }) {
-  const child = fork(script, { serialization: 'advanced' });
+export function startClients({ platform }, script = LISTENERS) {
+  const child = fork(fileURLToPath(script), { serialization: 'advanced' });
   const pending = new Map();
   let count = 0;
   child.on('message', ({ id, answer, error }) => {
