@@ -38,12 +38,12 @@ import { SessionRepository } from './effects/session.repository';
 import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
 import { LeaseRepository } from './leases/lease.repository';
-import { LeasedSweep } from './leases/leased-sweep';
 import { registerManagement } from './management';
 import { SessionMetrics } from './metrics';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
 import { SandboxIsolation } from './projects/sandbox-isolation';
+import { questionSweep } from './questions/question-expiry';
 import { QuestionRepository } from './questions/question.repository';
 import { QuestionsService } from './questions/questions.service';
 import { RecoveryService } from './sessions/recovery.service';
@@ -152,7 +152,6 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       bus,
       pool: config.MARGAY_POOL,
     });
-    const reminding = new LeasedSweep(reminders.sweep, { leases, logger });
     const dispatcher = new Dispatcher(
       {
         log,
@@ -193,22 +192,25 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       logger,
       clock: new SystemClock(),
     });
-    const upkeep = new Upkeep({
-      db,
-      store,
-      blobs,
-      log,
-      effects,
-      sessions: sessionRows,
-      runners: runnerRows,
-      tags,
-      forks,
-      forkService: fork,
-      leases,
-      logger,
-      onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
-      onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
-    });
+    const upkeep = new Upkeep(
+      {
+        db,
+        store,
+        blobs,
+        log,
+        effects,
+        sessions: sessionRows,
+        runners: runnerRows,
+        tags,
+        forks,
+        forkService: fork,
+        leases,
+        logger,
+        onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
+        onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
+      },
+      [questionSweep({ log, runs: runRows, logger }), reminders.sweep],
+    );
 
     const effectsUnderWay = new WorkWatch();
     log.onCommitted((document) => {
@@ -264,7 +266,6 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     watch.start();
     journals.start();
     upkeep.start();
-    reminding.start();
     isolation.start();
 
     this.stop = async () => {
@@ -279,7 +280,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       journals.stop();
       log.close();
       await within(CLOSE_GRACE_MS, watch.leave());
-      await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), reminding.stop(), effects.idle()]));
+      await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
       executor.close();
     };
   }

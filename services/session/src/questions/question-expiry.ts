@@ -1,25 +1,33 @@
 import type { Logger } from '@margay/platform';
 import type { SessionLog } from '../commits/session-log';
-import type { RunRepository, RunRow } from '../dispatch/run.repository';
-import { rowOfRun } from '../dispatch/run.repository';
+import { rowOfRun, type RunRepository, type RunRow } from '../dispatch/run.repository';
+import type { Sweep } from '../leases/leased-sweep';
 
+const EVERY_MS = 1_000;
 const BATCH = 100;
 
-/** Times questions out, whether their run waits, is queued, or is driven. One sweep; idempotent. */
-export async function expireQuestions(
-  { log, runs, logger }: { log: SessionLog; runs: RunRepository; logger: Logger },
-  nowMs: number,
-): Promise<number> {
-  const due = await runs.due(nowMs, BATCH);
-  const expired = await Promise.all(
-    due.map((row) =>
-      expireOf(log, runs, row, nowMs).catch((error: unknown) => {
-        logger.warn({ err: error, sessionId: row.sessionId }, 'a question could not be timed out');
-        return 0;
-      }),
-    ),
-  );
-  return expired.reduce((sum, count) => sum + count, 0);
+export interface QuestionSweepPorts {
+  log: SessionLog;
+  runs: RunRepository;
+  logger: Logger;
+}
+
+/** Times questions out, whether their run waits, is queued, or is driven. */
+export function questionSweep({ log, runs, logger }: QuestionSweepPorts): Sweep {
+  const expire = (row: RunRow, nowMs: number): Promise<number> =>
+    expireOf(log, runs, row, nowMs).catch((error: unknown) => {
+      logger.warn({ err: error, sessionId: row.sessionId }, 'a question could not be timed out');
+      return 0;
+    });
+  return {
+    name: 'questions',
+    everyMs: EVERY_MS,
+    async sweep() {
+      const nowMs = Date.now();
+      const expired = await Promise.all((await runs.due(nowMs, BATCH)).map((row) => expire(row, nowMs)));
+      return expired.reduce((sum, count) => sum + count, 0);
+    },
+  };
 }
 
 async function expireOf(log: SessionLog, runs: RunRepository, row: RunRow, nowMs: number): Promise<number> {
