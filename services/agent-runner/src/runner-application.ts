@@ -2,6 +2,7 @@ import { UnavailableError } from '@margay/errors';
 import type { KeyRing, Logger, ManagementServer } from '@margay/platform';
 import type { BeforeApplicationShutdown, OnApplicationBootstrap } from '@nestjs/common';
 import { AttachClient } from './attach/attach-client';
+import { StallGuard } from './attach/stall-guard';
 import type { AgentRunnerConfig } from './config';
 import { Isolation } from './isolated/isolation';
 import { RunHost } from './runs/run-host';
@@ -34,13 +35,14 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
     const host = new RunHost({
       slots,
       logger,
-      ports,
+      ports: { ...ports, onOpenSettled: (run) => guard.settled(run) },
       isolate: (life) => isolation.isolate(life),
       onChanged: () => attach.heartbeat(),
     });
+    const guard = new StallGuard(host);
     const attach = new AttachClient({
       client: ports.runners,
-      host,
+      host: guard,
       instance,
       pool: config.MARGAY_POOL,
       slots,
@@ -48,13 +50,16 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
       heartbeatMs: config.MARGAY_HEARTBEAT_SECONDS * 1_000,
       logger,
     });
-    const removeCheck = management.registerCheck('agent-runner.attached', 'ready', () => {
-      if (!attach.isAttached)
-        throw new UnavailableError('not_attached', 'no session replica answers this runner; check MARGAY_SESSION_URL');
-    });
+    const removals = [
+      management.registerCheck('agent-runner.attached', 'ready', () => {
+        if (!attach.isAttached) throw notAttached();
+      }),
+      management.registerCheck('agent-runner.runs', 'ready', () => guard.checkReady()),
+      management.registerCheck('agent-runner.runs', 'live', () => guard.checkLive()),
+    ];
     attach.start();
     this.stop = async () => {
-      removeCheck();
+      for (const remove of removals) remove();
       const drained = host.drain();
       // No slot is free from here on: tell it before runs are handed over, or they come back.
       attach.heartbeat();
@@ -80,4 +85,8 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
       places: config.MARGAY_ISOLATED_RUNS,
     });
   }
+}
+
+function notAttached(): Error {
+  return new UnavailableError('not_attached', 'no session replica answers this runner; check MARGAY_SESSION_URL');
 }

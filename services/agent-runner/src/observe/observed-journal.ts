@@ -3,17 +3,24 @@ import { Journal, type OpenedRun, type Progress } from '@margay/engine';
 type Closing = Parameters<Journal['finish']>[1];
 type Delta = Parameters<Journal['delta']>[0];
 
+export interface JournalListener {
+  /** A result that says that nobody knows what became of the call. */
+  onUnknown(callId: string): void;
+  /** The journal is open, or it is known why not. */
+  onOpenSettled(): void;
+}
+
 /** A journal; each tool result that says that nobody knows what became of the call is counted once it is to be stored. */
 export class ObservedJournal extends Journal {
   constructor(
     private readonly journal: Journal,
-    private readonly onUnknown: (callId: string) => void,
+    private readonly listener: JournalListener,
   ) {
     super();
   }
 
   open(): Promise<OpenedRun> {
-    return this.journal.open();
+    return this.journal.open().finally(() => this.listener.onOpenSettled());
   }
 
   commit(progress: Progress): Promise<number> {
@@ -36,6 +43,6 @@ export class ObservedJournal extends Journal {
 
   private look({ events }: Progress): void {
     for (const { type, payload } of events)
-      if (type === 'tool_result' && payload.outcome === 'unknown') this.onUnknown(payload.tool_call_id ?? '');
+      if (type === 'tool_result' && payload.outcome === 'unknown') this.listener.onUnknown(payload.tool_call_id ?? '');
   }
 }

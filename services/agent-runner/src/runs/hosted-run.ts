@@ -26,6 +26,8 @@ export interface HostedRunPorts {
   provider: string;
   metrics: RunnerMetrics;
   descriptors: (signal: AbortSignal) => Promise<ToolDescriptor[]>;
+  /** Called once the journal of a run is open, or it is known why it can't be opened. */
+  onOpenSettled?: (run: OwnedRun) => void;
 }
 
 /** How long a hand-over may take before the process goes on without it: the session service takes the run back then. */
@@ -120,9 +122,10 @@ export class HostedRun implements DrivenRun {
     const end = await runAgent({
       model: new ObservedModel(new FaultPointModel(model, this.run), { provider, metrics, overhead }),
       tools,
-      journal: new ObservedJournal(new FaultPointJournal(this.journal, this.run), (callId) =>
-        tools.countUnknown(callId),
-      ),
+      journal: new ObservedJournal(new FaultPointJournal(this.journal, this.run), {
+        onUnknown: (callId) => tools.countUnknown(callId),
+        onOpenSettled: () => this.ports.onOpenSettled?.(this.run),
+      }),
       inbox: this.inbox,
       approvals: allowAll,
       clock: new SystemClock(),
