@@ -139,7 +139,7 @@ describe('a run that waits for a person', () => {
     const ended = await until(id, ({ running }) => !running);
     expect(payloadOf(ended, 'user_question_answered')).toMatchObject({ outcome: 'timed_out' });
     expect(payloadOf(ended, 'assistant')['text']).toMatch(/^heard: The user did not answer in time/);
-    expect(await given(id, question)).toMatchObject({ status: 200, body: { delivery: 'message' } });
+    expect(await margay.client.session(id).answer(question.call_id, [{ text: 'blue' }])).toBe('message');
     const late = await until(id, (body) => typesIn(body).filter((type) => type === 'completion').length === 2);
     expect(payloadOf(late, 'user')['text']).toContain('This answers the question you asked earlier');
   });
@@ -192,9 +192,10 @@ describe('a run that waits for a person', () => {
       margay.script(byConversation(({ user }) => answer(user.includes('Carry on') ? 'carried on' : 'first')));
       const session = await margay.sessionWith({});
       await (await session.query('begin')).result();
-      expect((await recover(session.id, { action: 'continue' })).status).toBe(202);
+      expect(await (await session.continue()).result()).toMatchObject({ status: 'completed', text: 'carried on' });
+      expect(await (await session.retry({ text: 'other' })).result()).toMatchObject({ text: 'first' });
       const after = await until(session.id, ({ running }) => !running);
-      expect(payloadOf(after, 'assistant')['text']).toBe('carried on');
+      expect(payloadOf(after, 'user')['text']).toBe('other');
     });
 
     it('says why there is nothing to recover', async () => {

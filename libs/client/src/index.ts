@@ -19,7 +19,15 @@ export {
 } from '@margay/errors';
 export type { EventPayloads } from '@margay/contracts';
 export { MargayClient } from './margay-client';
-export { Session, type Binding, type EventsOptions, type QueryOptions } from './session';
+export {
+  Session,
+  type AnswerOptions,
+  type Binding,
+  type EventsOptions,
+  type QueryOptions,
+  type QuestionAnswer,
+  type RetryOptions,
+} from './session';
 export { type CreateOptions, type ListOptions } from './sessions';
 export { Run, type ResultOptions, type RunStreamOptions } from './run';
 export { statusOf, type RunResult } from './run-outcome';

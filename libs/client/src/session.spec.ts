@@ -177,3 +177,44 @@ it.each([
 ])('reads %j as %s', (completion, status) => {
   expect(statusOf(completion)).toBe(status);
 });
+
+describe('a question', () => {
+  const asked = { call_id: 'c1', call_token: 'secret', questions: [], timeout_seconds: null, notes_placeholder: null };
+
+  it('is answered with the token of its event', async () => {
+    fake.append('user_question', asked);
+    gateway.interceptors.push(({ path }, response) => {
+      if (!path.endsWith('/questions/c1/answer')) return false;
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"resolved":true,"delivery":"run"}');
+      return true;
+    });
+    expect(await session.answer('c1', [{ selected_indexes: [0] }], { notes: 'thanks' })).toBe('run');
+    const { body, headers } = gateway.requests.at(-1) ?? {};
+    expect(body).toEqual({ call_token: 'secret', answers: [{ selected_indexes: [0] }], notes: 'thanks' });
+    expect(headers?.['idempotency-key']).toBeDefined();
+  });
+
+  it('that no run asks is not found', async () => {
+    await expect(session.answer('c1', [{ text: 'a' }])).rejects.toMatchObject({ reason: 'question_not_found' });
+  });
+});
+
+describe('recovery', () => {
+  it.each<[string, () => Promise<{ id: string }>, Record<string, unknown>]>([
+    [
+      'retry',
+      () => session.retry({ fromTs: 't', text: 'again' }),
+      { action: 'retry', from_ts: 't', edited_text: 'again' },
+    ],
+    ['continue', () => session.continue({ model: 'm' }), { action: 'continue', model: 'm' }],
+  ])('starts a run: %s', async (action, recover, body) => {
+    gateway.interceptors.push(({ path }, response) => {
+      if (!path.endsWith('/recover')) return false;
+      const answer = { session_id: session.id, action, accepted: true, run_id: `${session.id}:r7` };
+      response.writeHead(202, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+      return true;
+    });
+    expect((await recover()).id).toBe(`${session.id}:r7`);
+    expect(gateway.requests.at(-1)?.body).toEqual(body);
+  });
+});

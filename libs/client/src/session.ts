@@ -1,4 +1,4 @@
-import { InternalError } from '@margay/errors';
+import { InternalError, NotFoundError } from '@margay/errors';
 import { EventStream, type StreamOptions } from './event-stream';
 import { eventOf, type StreamItem, type WireEvent } from './events';
 import type { RequestOptions } from './options';
@@ -32,6 +32,21 @@ export interface EventsOptions extends RequestOptions {
   limit?: number;
   /** Caps long fields at 2,000 characters. */
   truncate?: boolean;
+}
+
+export interface RetryOptions extends RequestOptions {
+  /** Time of the `user` event to run again; default: the last. */
+  fromTs?: string;
+  /** Said instead of that event's text. */
+  text?: string;
+  model?: string;
+}
+
+/** One answer per question, in order: positions of options, or free text. */
+export type QuestionAnswer = { selected_indexes: readonly number[] } | { text: string };
+
+export interface AnswerOptions extends RequestOptions {
+  notes?: string;
 }
 
 /** The wire form of a binding. */
@@ -87,6 +102,35 @@ export class Session {
     return (await this.#post<{ canceled: boolean }>('query', call)).canceled;
   }
 
+  /** Runs a turn again in place of all that followed it, by default the last one. */
+  async retry(options: RetryOptions = {}): Promise<Run> {
+    const { fromTs: from_ts, text: edited_text, model } = options;
+    return this.#recover(options, { action: 'retry', from_ts, edited_text, model });
+  }
+
+  /** Carries on where the last run stopped. */
+  async continue(options: RequestOptions & { model?: string } = {}): Promise<Run> {
+    return this.#recover(options, { action: 'continue', model: options.model });
+  }
+
+  /**
+   * Answers a question of a run, whose `user_question` event names the call. `message`: that run had gone on or ended, so
+   * the answer opened a new turn. `ABORTED` `question_decided`: it was answered or declined before.
+   */
+  async answer(
+    callId: string,
+    answers: readonly QuestionAnswer[],
+    options: AnswerOptions = {},
+  ): Promise<'run' | 'message'> {
+    const { events } = await this.events(requestOptions(options));
+    const asked = events.find((event) => event.type === 'user_question' && event.payload.call_id === callId);
+    if (asked?.type !== 'user_question')
+      throw new NotFoundError('question_not_found', `no run of session ${this.id} asks ${callId}`);
+    const body = { call_token: asked.payload.call_token, answers, notes: options.notes };
+    const action = `questions/${encodeURIComponent(callId)}/answer`;
+    return (await this.#post<{ delivery: 'run' | 'message' }>(action, this.#keyed(options, body))).delivery;
+  }
+
   /** Ends the session for good. Repeating it gives the first answer again. */
   terminate(options: RequestOptions = {}): Promise<Termination> {
     return this.#post('terminate', { ...requestOptions(options), body: {}, repeatable: true });
@@ -115,6 +159,12 @@ export class Session {
       if (item.type !== 'session_state' && item.seq !== undefined) this.#note(item.seq, item.ts);
       yield item;
     }
+  }
+
+  async #recover(options: RequestOptions, body: object): Promise<Run> {
+    const after = this.#seen;
+    const answer = await this.#post<{ run_id?: string }>('recover', this.#keyed(options, body));
+    return this.#run(answer.run_id, after);
   }
 
   #note(seq: number, ts: string): void {
