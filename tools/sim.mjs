@@ -30,7 +30,6 @@ async function bundleSimulator(outfile) {
     platform: 'node',
     target: 'node24',
     format: 'cjs',
-    keepNames: true,
     conditions: ['@margay/source'],
     sourcemap: 'inline',
     logLevel: 'warning',

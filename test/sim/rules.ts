@@ -8,6 +8,9 @@ export const LOOP_RULES = {
   findStored: 'commands already stored are looked for before they are decided again',
   epochEquality: 'runner commands demand the present epoch',
   finishNeedsInbox: 'a run ends only when every inbox item has reached the model',
+  waitingNeedsOpen: 'a run is left waiting only while nothing it waits for is decided',
+  decisionRequeues: 'a decision puts the run that waits for it back into the queue',
+  poisonParks: 'a run that kills its owners is parked in the end',
 } satisfies Record<keyof LoopRules, string>;
 
 /** Rules of what surrounds the log: switched off in the simulated surroundings. */
@@ -27,6 +30,26 @@ export const HARNESS_RULES = {
   probe: 'a gateway probes quiet sessions every 2 s',
   endConfirmed: 'a stream ends only once the next commit is absent by a linearizable read',
   deltaFollows: 'a delta carries the time of the last stored event delivered before it',
+  sameIdOnResend: 'a command without an answer is sent again under its own id',
+  storedBeforeActing: 'calls start once the commit that intends them is stored',
+  finishNamesInbox: 'a final commit names the inbox end that its model saw',
+  callIdHoldsEpoch: 'a call id holds the epoch that fixed it',
+  incarnationInLog: 'a run commits to a sandbox before its first call there',
+  lowerEpochRefused: 'a sandbox refuses an epoch lower than the highest it has seen',
+  otherIncarnationRefused: 'a sandbox refuses a call meant for another incarnation',
+  recordKeepsEpoch: 'a new incarnation starts with the highest epoch of its record',
+  fenceEffect: 'takeover and end fence the sandbox',
+  attachesToRunning: 'a call that runs is attached to, not started again',
+  resultFromJournal: 'a call that has finished is answered from the journal',
+  startedBeforeRun: 'the journal has a call as started before it runs',
+  restartIsUnknown: 'a call cut off by a restart of the daemon is unknown',
+  executorKeepsDoubt: 'a call that a lost sandbox may have run is unknown in the next one',
+  runnerKeepsDoubt: 'so is one whose answer got lost on the way to the runner',
+  outsideGuard: 'a call outside a sandbox is noted as sent before it is',
+  waitsWhileSenderBeats: 'a new owner waits while the process that sent a call beats',
+  questionsExpire: 'a question that is limited in time ends by itself',
+  cutsSkipped: 'readers skip what a retry has cut',
+  outsideUnknown: 'what a lost process sent without a key is unknown',
 } as const;
 
 export const RULES: Record<Rule, string> = { ...LOOP_RULES, ...HARNESS_RULES };

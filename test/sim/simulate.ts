@@ -1,16 +1,20 @@
 import type { Cast } from './cast';
-import { checkAnswers } from './check-answers';
-import { checkLog } from './check-log';
-import { checkProjections, checkReaders } from './check-views';
-import { Clients } from './clients';
-import { Epilogue } from './epilogue';
-import { Faults } from './faults';
-import { Gateway } from './gateway';
-import { logOf, rest } from './rest';
-import { Reader } from './reader';
-import { Replica } from './replica';
-import { Runner } from './runner';
-import { World, type Violation, type WorldOptions } from './world';
+import { Executor } from './sandbox/executor';
+import { checkEffects } from './checks/check-effects';
+import { checkPoison } from './checks/check-poison';
+import { checkWaiting } from './checks/check-waiting';
+import { checkAnswers } from './checks/check-answers';
+import { checkLog } from './checks/check-log';
+import { checkProjections, checkReaders } from './checks/check-views';
+import { Clients } from './clients/clients';
+import { Epilogue } from './scenes/epilogue';
+import { Faults } from './scenes/faults';
+import { Gateway } from './streams/gateway';
+import { logOf, rest } from './scenes/rest';
+import { Reader } from './streams/reader';
+import { Replica } from './session/replica';
+import { Runner } from './runner/runner';
+import { World, type Violation, type WorldOptions } from './world/world';
 
 const FAULTS_MS = 20_000;
 
@@ -41,19 +45,21 @@ function createCast(world: World): Cast {
   const many = <T>(count: number, create: (index: number) => T): T[] =>
     Array.from({ length: count }, (_, i) => create(i));
   const replicas = many(random.integer(2, 3), (i) => new Replica(world, `session${i}`));
-  const runners = many(random.integer(2, 3), (i) => new Runner(world, `runner${i}`, replicas));
+  const executors = many(2, (i) => new Executor(world, `executor${i}`));
+  const runners = many(random.integer(2, 3), (i) => new Runner(world, `runner${i}`, replicas, executors));
   const gateways = many(2, (i) => new Gateway(world, `gateway${i}`, replicas));
-  const readers = many(3, (i) => new Reader(world, `reader${i}`, gateways, i === 2 ? 'seq' : 'ts'));
+  const sessionOf = (i: number): string => world.sessionIds[i % world.sessionIds.length] as string;
+  const readers = many(3, (i) => new Reader(world, `reader${i}`, sessionOf(i), gateways, i === 2 ? 'seq' : 'ts'));
   const clients = new Clients(world, replicas);
-  for (const process of [...replicas, ...runners, ...gateways, ...readers, clients]) process.boot();
-  return { replicas, runners, gateways, readers, clients };
+  for (const process of [...replicas, ...executors, ...runners, ...gateways, ...readers, clients]) process.boot();
+  return { replicas, runners, executors, gateways, readers, clients };
 }
 
-function heal(world: World, { replicas, runners, gateways }: Cast): void {
+function heal(world: World, { replicas, runners, executors, gateways }: Cast): void {
   world.areFaultsOn = false;
   world.store.failOverDuringInsert(0);
   world.broker.isUp = true;
-  for (const process of [...replicas, ...runners, ...gateways]) {
+  for (const process of [...replicas, ...runners, ...executors, ...gateways]) {
     process.start();
     process.continue();
   }
@@ -61,12 +67,21 @@ function heal(world: World, { replicas, runners, gateways }: Cast): void {
 }
 
 function check(world: World, { readers }: Cast): void {
-  const documents = logOf(world);
-  checkLog(world, documents);
-  checkAnswers(world, documents);
-  checkProjections(world, documents);
-  checkReaders(world, documents, readers);
-  world.count('commits', documents.length);
-  world.count('runs', documents.at(-1)?.head.runNo ?? 0);
-  world.count('frames', documents.at(-1)?.head.seq ?? 0);
+  for (const sessionId of world.sessionIds) {
+    const documents = logOf(world, sessionId);
+    checkLog(world, sessionId, documents);
+    checkAnswers(world, sessionId, documents);
+    checkProjections(world, sessionId, documents);
+    checkEffects(world, documents);
+    checkWaiting(world, documents);
+    checkPoison(world, documents);
+    checkReaders(
+      world,
+      documents,
+      readers.filter((reader) => reader.sessionId === sessionId),
+    );
+    world.count('commits', documents.length);
+    world.count('runs', documents.at(-1)?.head.runNo ?? 0);
+    world.count('frames', documents.at(-1)?.head.seq ?? 0);
+  }
 }

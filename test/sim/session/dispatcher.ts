@@ -1,0 +1,193 @@
+import type { Head } from '@margay/log';
+import type { Link } from '../world/link';
+import { dueOf } from './effects-worker';
+import type { Replica } from './replica';
+import type { Runner } from '../runner/runner';
+import type { RunnerRow, RunRow } from '../store/sim-store';
+
+/** A runner whose beat has not moved for this long is lost. */
+const LEASE_MS = 15_000;
+/** How long a runner has to attach elsewhere after its stream closed. */
+const REATTACH_MS = 2_000;
+/** Rows younger than this may not be listed by their runner yet. */
+const UNLISTED_AFTER_MS = 5_000;
+
+interface Attached {
+  runner: Runner;
+  link: Link;
+  generation: number;
+}
+
+/** Gives queued runs to the runners attached here, and takes runs from runners that are lost. */
+export class Dispatcher {
+  private readonly attached = new Map<string, Attached>();
+  /** Beats as this replica saw them move, on its own monotonic clock. */
+  private readonly beats = new Map<string, { beat: number; sinceMs: number }>();
+  /** Rows seen running at an epoch, and the beat in which their runner did not list them. */
+  private readonly running = new Map<string, { sinceMs: number; missingAtBeat: number | undefined }>();
+
+  constructor(private readonly replica: Replica) {}
+
+  start(): void {
+    const { replica } = this;
+    replica.spawn(() => this.pollForEver());
+    replica.world.broker.subscribe(replica, (message) => {
+      if (message.kind === 'dispatch') replica.spawn(() => this.dispatch());
+    });
+  }
+
+  /** A runner opens its stream. */
+  attach(runner: Runner, link: Link): void {
+    const { replica } = this;
+    const name = runner.instance;
+    replica.spawn(async () => {
+      const row = await replica.store.persist(() =>
+        replica.store.updateRow('runners', name, (before) => ({
+          beat: (before?.beat ?? 0) + 1,
+          generation: (before?.generation ?? 0) + 1,
+          isLost: false,
+          listed: before?.listed ?? [],
+        })),
+      );
+      const attached: Attached = { runner, link, generation: row.generation };
+      this.attached.set(name, attached);
+      link.onClose(replica, () => this.onClosed(name, attached));
+    });
+  }
+
+  heartbeat(runner: Runner, link: Link, listed: string[]): void {
+    const { replica } = this;
+    const name = runner.instance;
+    replica.spawn(async () => {
+      try {
+        await replica.store.updateRow('runners', name, (row) =>
+          row ? { ...row, beat: row.beat + 1, isLost: false, listed } : undefined,
+        );
+        link.send(runner, () => runner.onBeatAnswered());
+      } catch {
+        replica.world.count('heartbeat without an answer');
+      }
+    });
+  }
+
+  private onClosed(name: string, attached: Attached): void {
+    const { replica } = this;
+    if (this.attached.get(name) === attached) this.attached.delete(name);
+    replica.after(REATTACH_MS, () =>
+      replica.spawn(async () => {
+        await replica.store.persist(() =>
+          replica.store.updateRow('runners', name, (row) =>
+            row?.generation === attached.generation ? { ...row, isLost: true } : undefined,
+          ),
+        );
+      }),
+    );
+  }
+
+  private async pollForEver(): Promise<void> {
+    const { replica } = this;
+    for (;;) {
+      await replica.sleep(replica.world.random.between(700, 1_300));
+      await this.dispatch();
+      await this.watchRunners();
+    }
+  }
+
+  private async dispatch(): Promise<void> {
+    const { world, store } = this.replica;
+    const free = [...this.attached.values()].filter(({ link }) => link.isOpen);
+    if (free.length === 0) return;
+    const rows = await store.rows('runs').catch(() => []);
+    for (const [, row] of rows) if (row.state === 'queued') await this.claim(row, world.random.pick(free));
+  }
+
+  private async claim(row: RunRow, { runner, link }: Attached): Promise<void> {
+    const { replica } = this;
+    const { world } = replica;
+    const owner = runner.instance;
+    const { sessionId, runId, epoch } = row;
+    const outcome = await replica.submit(
+      sessionId,
+      { kind: 'claim', commitId: world.nextId('claim'), runId, epoch, owner },
+      3_000,
+    );
+    if ('failed' in outcome) return;
+    if (!outcome.ok) return this.correctRow(row, outcome.head);
+    const isIsolated = outcome.head.run?.isolated === true;
+    const assigned = { sessionId, runId, epoch: Number(outcome.answer.epoch), c: outcome.c, isIsolated };
+    if (world.areFaultsOn && world.random.chance(0.06)) return world.count('assignment lost');
+    link.send(runner, () => runner.onAssigned(assigned));
+    if (world.areFaultsOn && world.random.chance(0.1))
+      replica.after(world.random.between(10, 12_000), () => link.send(runner, () => runner.onAssigned(assigned)));
+  }
+
+  /** A claim refused on a fresh head shows that the row is behind: it is rewritten from that head. */
+  private async correctRow({ sessionId, runId }: RunRow, head: Head): Promise<void> {
+    const { store } = this.replica;
+    const run = head.run?.id === runId ? head.run : undefined;
+    const { c, epoch } = head;
+    await store
+      .updateRow('runs', runId, (row) =>
+        row && row.c < c
+          ? {
+              c,
+              sessionId,
+              runId,
+              state: run?.state ?? 'done',
+              epoch,
+              owner: run?.owner ?? null,
+              dueTs: dueOf(head, runId),
+            }
+          : undefined,
+      )
+      .catch(() => undefined);
+  }
+
+  private async watchRunners(): Promise<void> {
+    const { store } = this.replica;
+    try {
+      const runs = await store.rows('runs');
+      const runners = new Map(await store.rows('runners'));
+      for (const [, row] of runs) if (row.state === 'running') this.watchRun(row, runners.get(row.owner ?? ''));
+    } catch {
+      // While the store is away nobody's beat can move: the count starts afresh.
+      this.beats.clear();
+    }
+  }
+
+  private watchRun(row: RunRow, runner: RunnerRow | undefined): void {
+    const { world } = this.replica;
+    const isLost = world.has('takeover') && (!runner || runner.isLost || this.isSilent(row.owner ?? '', runner));
+    const isUnlisted = runner !== undefined && world.has('missingFromBeats') && this.isUnlisted(row, runner);
+    if (!isLost && !isUnlisted) return;
+    const { sessionId, runId, epoch } = row;
+    const cause = !isLost ? 'unlisted' : runner?.isLost ? 'crash' : 'lease';
+    this.replica.spawn(async () => {
+      const commitId = world.nextId('takeover');
+      const outcome = await this.replica.submit(sessionId, { kind: 'takeover', commitId, runId, epoch, cause }, 3_000);
+      if (!('failed' in outcome) && !outcome.ok) await this.correctRow(row, outcome.head);
+    });
+  }
+
+  private isSilent(name: string, { beat }: RunnerRow): boolean {
+    const { nowMs } = this.replica.world.time;
+    const seen = this.beats.get(name);
+    if (seen?.beat === beat) return nowMs - seen.sinceMs > LEASE_MS;
+    this.beats.set(name, { beat, sinceMs: nowMs });
+    return false;
+  }
+
+  /** Whether the runner's last two beats did not list a run that it was given a while ago. */
+  private isUnlisted({ runId, epoch }: RunRow, { beat, listed }: RunnerRow): boolean {
+    const { nowMs } = this.replica.world.time;
+    const key = `${runId} ${epoch}`;
+    const seen = this.running.get(key) ?? { sinceMs: nowMs, missingAtBeat: undefined };
+    this.running.set(key, seen);
+    if (listed.includes(key) || nowMs - seen.sinceMs < UNLISTED_AFTER_MS) {
+      seen.missingAtBeat = undefined;
+      return false;
+    }
+    seen.missingAtBeat ??= beat;
+    return seen.missingAtBeat !== beat;
+  }
+}
