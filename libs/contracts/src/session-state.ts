@@ -72,6 +72,8 @@ export const LiveCommit = z.object({
   frames: z.array(z.tuple([z.number().int(), z.number().int(), z.string()])).optional(),
   /** JSON text of `SessionState` after this commit. */
   state: z.string(),
+  /** The commit was announced before: beside the log something about its state has changed. */
+  restated: z.literal(true).optional(),
 });
 export type LiveCommit = z.infer<typeof LiveCommit>;
 

@@ -395,6 +395,15 @@ export class FakeSession {
     throw errorOf(CODES[reason] ?? 'FAILED_PRECONDITION', reason, message);
   }
 
+  /** Announces the last commit again, with something in its state that is not stored. */
+  restate(sessionId: string, more: object): void {
+    const head = this.heads.get(sessionId);
+    if (!head) throw new Error(`no session ${sessionId}`);
+    const state = JSON.stringify({ ...sessionState(head), ...more });
+    const message = { c: head.c, state, restated: true };
+    this.bus.publish(subjects.sessionEvents(head.tenantId, sessionId), JSON.stringify(message));
+  }
+
   private publish(document: CommitDocument): void {
     this.heads.set(document.sessionId, document.head);
     const frames = document.events.map(({ seq, ts, frame }) => [seq, ts, frame]);

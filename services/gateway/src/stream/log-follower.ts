@@ -20,6 +20,8 @@ export interface FollowerSink {
   delta(delta: FeedDelta, ts: number): void;
   /** Nothing lies between this follower and the live end, for the first time or again. */
   caughtUp(): Promise<void>;
+  /** Beside the log something about the state after the last commit has changed. */
+  stated(stateJson: string): void;
   /** No run is active at the log's confirmed end, and all up to it was delivered. */
   idle(state: sessionsPb.SessionState): void;
   refused(): void;
@@ -113,6 +115,10 @@ export class LogFollower implements FeedListener {
   onDelta(delta: FeedDelta): void {
     if (this.isLive && delta.delta.c <= this.c && this.lastTs !== undefined)
       this.options.sink.delta(delta, this.lastTs);
+  }
+
+  onState(c: number, stateJson: string): void {
+    if (this.isLive && c === this.c) this.options.sink.stated(stateJson);
   }
 
   onIdle(state: sessionsPb.SessionState): void {

@@ -15,6 +15,8 @@ export interface FeedListener {
   readonly isLive: boolean;
   onCommit(commit: FeedCommit): void;
   onDelta(delta: FeedDelta): void;
+  /** Beside the log something about the state after this commit has changed, e.g. the run's place in the queue. */
+  onState(c: number, stateJson: string): void;
   /** No run is active at the log's confirmed end. */
   onIdle(state: sessionsPb.SessionState): void;
   /** Its reader may not read this session any more. */
@@ -137,8 +139,11 @@ export class SessionFeed {
   }
 
   private onEvent(json: unknown): void {
-    const { c, frames, state } = LiveCommit.parse(json);
-    if (this.position !== undefined && c <= this.position) return;
+    const { c, frames, state, restated } = LiveCommit.parse(json);
+    if (this.position !== undefined && c <= this.position) {
+      if (restated) for (const listener of this.listeners) listener.onState(c, state);
+      return;
+    }
     if (!frames) {
       this.learn(c);
       return;

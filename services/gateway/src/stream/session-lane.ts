@@ -90,6 +90,10 @@ export class SessionLane implements FollowerSink {
     }
   }
 
+  stated(stateJson: string): void {
+    if (this.isAnnounced) this.tell(stateJson);
+  }
+
   idle({ json }: sessionsPb.SessionState): void {
     if (this.isAnnounced) this.tell(json);
   }

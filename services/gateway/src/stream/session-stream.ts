@@ -104,6 +104,10 @@ export class SessionStream implements FollowerSink {
     }
   }
 
+  stated(stateJson: string): void {
+    if (this.isAnnounced) this.options.socket.write(Buffer.from(stateFrame(stateJson)));
+  }
+
   idle(state: sessionsPb.SessionState): void {
     if (this.isAnnounced) this.finish(state);
   }

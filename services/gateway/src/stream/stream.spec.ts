@@ -121,6 +121,19 @@ describe('session stream', () => {
       expect(reader.types.filter((type) => type === 'completion')).toHaveLength(2);
     });
 
+    it('tells the state again where something beside the log has changed, e.g. the place in the queue', async () => {
+      await start();
+      await harness.session.accept(id, 'hi');
+      const reader = await (await harness.stream(id)).untilType('session_state');
+      harness.session.restate(id, { queue_position: 4 });
+      await reader.untilType('session_state', 2);
+      expect(reader.text).toContain('"queue_position":4');
+      await harness.session.claim(id);
+      await harness.session.finish(id);
+      await reader.untilEnd();
+      expect(reader.types.filter((type) => type === 'session_state')).toHaveLength(3);
+    });
+
     it('ends once, however often the end is announced', async () => {
       await start();
       await startRun();

@@ -30,7 +30,7 @@ describe('a run that has waited for 30 s', () => {
   it('tells where it stands as the state of the last commit, without events', async () => {
     expect(await reminders.remind()).toBe(1);
     const state = '{"running":true,"status":"running","queue_position":4}';
-    expect(published).toEqual([{ subject: 'margay.t.session.s.event', message: { c: 3, state } }]);
+    expect(published).toEqual([{ subject: 'margay.t.session.s.event', message: { c: 3, state, restated: true } }]);
     expect(askedBeforeMs).toBe(70_000);
   });
 

@@ -53,7 +53,7 @@ export class QueueReminders {
     if (!shown || shown.c < run.c) return false;
     this.told.set(run._id, place);
     const state = JSON.stringify({ ...(JSON.parse(shown.stateJson) as object), queue_position: place });
-    const message: LiveCommit = { c: shown.c, state };
+    const message: LiveCommit = { c: shown.c, state, restated: true };
     this.ports.bus.publish(subjects.sessionEvents(run.tenantId, run.sessionId), JSON.stringify(message));
     return true;
   }
