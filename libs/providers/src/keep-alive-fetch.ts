@@ -1,12 +1,16 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { Readable } from 'node:stream';
+import { ModelFailure } from '@margay/engine';
 
 const AGENT_OPTIONS = { keepAlive: true, noDelay: true, scheduling: 'fifo' } as const;
 const agents = { 'http:': new HttpAgent(AGENT_OPTIONS), 'https:': new HttpsAgent(AGENT_OPTIONS) };
 
 /** Statuses that `Response` takes without a body only. */
 const BODILESS = new Set([204, 205, 304]);
+/** Whoever reads a stream of events keeps a line until it ends. */
+const LINE_MAX_BYTES = 8 * 1024 * 1024;
+const LINE_FEED = 10;
 
 /**
  * `fetch` for the one thing model calls need: a text sent, a stream read, over kept connections. Node's own costs half a
@@ -51,5 +55,20 @@ function toResponse(incoming: IncomingMessage): Response {
     incoming.resume();
     return new Response(null, { status, headers });
   }
-  return new Response(Readable.toWeb(incoming) as ReadableStream<Uint8Array>, { status, headers });
+  const body = Readable.toWeb(incoming) as ReadableStream<Uint8Array>;
+  endAtEndlessLine(incoming);
+  return new Response(body, { status, headers });
+}
+
+/** A body of one endless line would fill the memory of its reader. */
+function endAtEndlessLine(incoming: IncomingMessage): void {
+  let lineBytes = 0;
+  incoming.on('data', (chunk: Buffer) => {
+    const lastFeed = chunk.lastIndexOf(LINE_FEED);
+    lineBytes = lastFeed === -1 ? lineBytes + chunk.length : chunk.length - lastFeed - 1;
+    if (lineBytes > LINE_MAX_BYTES)
+      incoming.destroy(
+        new ModelFailure('server', `the model provider sent a line of more than ${LINE_MAX_BYTES} bytes`),
+      );
+  });
 }

@@ -117,3 +117,28 @@ it('never lets a wrong count cost the answer', () => {
     reasoningTokens: 0,
   });
 });
+
+describe('an answer that does not end', () => {
+  const MEGABYTE = 'x'.repeat(1024 * 1024);
+  const tooLong = { kind: 'server', message: "the model's answer is longer than 8388608 characters" };
+  const text = { choices: [{ index: 0, delta: { content: MEGABYTE } }] } as unknown as ChatCompletionChunk;
+
+  it.each([
+    ['in its text', text],
+    ['in the arguments of a call', chunk([{ index: 0, args: MEGABYTE }])],
+    ['in arguments that are no text', chunk([{ index: 0, args: [MEGABYTE] }])],
+  ])('is given up %s', (_, more) => {
+    const collector = new AnswerCollector();
+    for (let n = 0; n < 7; n++) collector.add(more);
+    expect(() => {
+      for (let n = 0; n < 2; n++) collector.add(more);
+    }).toThrow(expect.objectContaining(tooLong));
+  });
+
+  it('is given up where it goes on with calls', () => {
+    const collector = new AnswerCollector();
+    expect(() => {
+      for (let n = 0; n < 50_000; n++) collector.add(chunk([{ index: n, name: 'x' }]));
+    }).toThrow(expect.objectContaining(tooLong));
+  });
+});

@@ -11,16 +11,25 @@ interface CallParts {
   argumentsText: string;
 }
 
+/** Text and arguments of one answer together: far above what models give, far below what a process can hold. */
+const ANSWER_MAX_CHARS = 8 * 1024 * 1024;
+/** What a call costs beside its arguments. */
+const CALL_CHARS = 200;
+
 /** Puts a streamed answer together. Lenient in form, since compatible servers are compatible in part only. */
 export class AnswerCollector {
   private text = '';
+  private chars = 0;
   private model = '';
   private finish: string | undefined;
   private usage: CompletionUsage | undefined;
   private readonly calls: CallParts[] = [];
   private readonly callByIndex = new Map<number, CallParts>();
 
-  /** @returns the chunk's text */
+  /**
+   * @returns the chunk's text
+   * @throws ModelFailure `server` where the answer does not end
+   */
   add(chunk: ChatCompletionChunk): string {
     if (chunk.model) this.model = chunk.model;
     if (chunk.usage) this.usage = chunk.usage;
@@ -32,6 +41,7 @@ export class AnswerCollector {
     const delta = (choice.delta as Delta | undefined) ?? choice.message;
     for (const call of delta?.tool_calls ?? []) this.addCall(call);
     const text = delta?.content ?? '';
+    this.grow(text.length);
     this.text += text;
     return text;
   }
@@ -59,9 +69,16 @@ export class AnswerCollector {
     const call = this.callOf(delta);
     if (delta.id) call.id = delta.id;
     if (delta.function?.name && call.name === '') call.name = delta.function.name;
-    const more: unknown = delta.function?.arguments;
-    if (typeof more === 'string') call.argumentsText += more;
-    else if (more !== null && more !== undefined) call.argumentsText += JSON.stringify(more);
+    const more: unknown = delta.function?.arguments ?? '';
+    const text = typeof more === 'string' ? more : JSON.stringify(more);
+    this.grow(text.length);
+    call.argumentsText += text;
+  }
+
+  private grow(chars: number): void {
+    this.chars += chars;
+    if (this.chars > ANSWER_MAX_CHARS)
+      throw new ModelFailure('server', `the model's answer is longer than ${ANSWER_MAX_CHARS} characters`);
   }
 
   /** By index; a second id at the same index is another call. Without an index by id, else the last call. */
@@ -76,6 +93,7 @@ export class AnswerCollector {
     const isSame = known && (!delta.id || known.id === '' || known.id === delta.id);
     if (isSame && !this.isNextUnmarked(delta, known)) return known;
     const call = { id: '', name: '', argumentsText: '' };
+    this.grow(CALL_CHARS);
     this.calls.push(call);
     if (isNumbered) this.callByIndex.set(index, call);
     return call;

@@ -265,6 +265,15 @@ it('lists models by name', async () => {
   });
 });
 
+it('is given up on where a provider sends a line without end', async () => {
+  const line = JSON.stringify({ choices: [{ index: 0, delta: { content: 'x'.repeat(9 * 1024 * 1024) } }] });
+  const failure = await failureOf(call(await raw([line])));
+  expect([failure.kind, failure.message]).toEqual([
+    'server',
+    'the model provider sent a line of more than 8388608 bytes',
+  ]);
+});
+
 /** A server that streams these chunks and ends, whatever it is asked. */
 async function raw(chunks: readonly string[]): Promise<string> {
   const server: Server = createServer((_request, response) => {
