@@ -88,3 +88,11 @@ describe('a stored commit', () => {
     expect(BSON.calculateObjectSize(toStored(document))).toBeLessThan(whole * 0.6);
   });
 });
+
+it('refuses a commit that a newer Margay wrote, and says which', () => {
+  const [document] = chain([[createCommand()]]);
+  const newer = { ...stored(document as CommitDocument), v: 2 } as unknown as StoredCommit;
+  expect(() => fromStored(newer)).toThrow(
+    expect.objectContaining({ code: 'FAILED_PRECONDITION', reason: 'commit_version_unknown' }),
+  );
+});

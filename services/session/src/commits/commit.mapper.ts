@@ -1,4 +1,5 @@
 import { isoMicros } from '@margay/contracts';
+import { FailedPreconditionError } from '@margay/errors';
 import { emptyHead, type CommitDocument, type Head, type StoredCommand, type StoredFrame } from '@margay/log';
 import type { Binary } from 'mongodb';
 import { blobsOf } from './blob-references';
@@ -37,6 +38,9 @@ export interface StoredCommit {
 /** A SHA-256 as its 32 bytes; any other text as it is. */
 type Bytes = Binary | Buffer | string;
 
+/** The newest form of commits that is known here. */
+export const COMMIT_VERSION = 1;
+
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 
 export function toStored(document: CommitDocument): StoredCommit {
@@ -63,7 +67,9 @@ export function toStored(document: CommitDocument): StoredCommit {
   };
 }
 
+/** @throws FailedPreconditionError `commit_version_unknown` where a newer Margay wrote it: that session is refused here */
 export function fromStored(stored: StoredCommit): CommitDocument {
+  refuseNewer(stored);
   const { _id, v, tenantId, sessionId, commitIds, events = [], records = [], effects = [], ts0 } = stored;
   const c = numberOf(_id);
   const known = knownHead({ tenantId, sessionId, c, ts0, events });
@@ -85,6 +91,14 @@ export function fromStored(stored: StoredCommit): CommitDocument {
     ts0,
     hash: hexOf(stored.hash),
   };
+}
+
+function refuseNewer({ _id, v }: { _id: string; v: number }): void {
+  if (v > COMMIT_VERSION)
+    throw new FailedPreconditionError(
+      'commit_version_unknown',
+      `commit ${_id} has version ${v}, written by a newer Margay; this one knows versions up to ${COMMIT_VERSION}: upgrade it`,
+    );
 }
 
 /** Number of the commit with this key. */

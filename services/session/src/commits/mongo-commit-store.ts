@@ -3,7 +3,7 @@ import { CommitStore, commitKey, type CommitDocument, type Effect } from '@marga
 import type { Collection, Filter, FindOptions } from 'mongodb';
 import { isDuplicateKey } from '../store/mongo-errors';
 import { WriteBatch } from '../store/write-batch';
-import { fromStored, numberOf, toStored, type StoredCommit } from './commit.mapper';
+import { COMMIT_VERSION, fromStored, numberOf, toStored, type StoredCommit } from './commit.mapper';
 
 interface SessionBound {
   _id: string;
@@ -103,10 +103,10 @@ export class MongoCommitStore extends CommitStore {
     return (await found.toArray()).map(({ sessionId }) => sessionId);
   }
 
-  /** Commits whose effects were due before this time, oldest first. */
+  /** Commits whose effects were due before this time, oldest first; those that only a newer Margay can read are its own. */
   async overdue(beforeMs: number, limit: number): Promise<CommitDocument[]> {
     const found = this.commits
-      .find({ effectsDueAt: { $lte: beforeMs } }, readConcernOf({}))
+      .find({ effectsDueAt: { $lte: beforeMs }, v: COMMIT_VERSION }, readConcernOf({}))
       .sort({ effectsDueAt: 1 })
       .limit(limit);
     return (await found.toArray()).map(fromStored);

@@ -138,6 +138,8 @@ export class RunnerAttachment {
     const { watch, logger } = this.ports;
     logger.warn({ ...held, runner: runner.instance, detail }, 'the process of a run has died');
     await watch.takeOverAlone(held, runner.instance, 'died');
+    // It is told again until then.
+    runner.revoke(held, 'the run was taken back');
   }
 
   private async onDetached(runner: AttachedRunner): Promise<void> {
