@@ -92,6 +92,20 @@ const CASES: Record<string, Check> = {
     assert.equal(found?.c, outcomes.indexOf('inserted') + 1);
   },
 
+  'says that it exists where the number and a commit id are taken at once, by different documents': async ({
+    store,
+    other,
+  }) => {
+    const [first, second, third] = five();
+    for (const document of [first, second]) await store.insert(document);
+    const [id] = first.commitIds as [string];
+    // Which of both indexes is named is the store's choice; whoever inserted looks for his commands first.
+    assert.equal(await other.insert({ ...second, commitIds: ['fresh', id] }), 'exists');
+    assert.deepEqual(await other.findByCommitId(SESSION, id, { linearizable: true }), first);
+    assert.deepEqual(await other.readNumber(SESSION, 2), second);
+    assert.equal(await other.insert(third), 'inserted');
+  },
+
   'keeps sessions apart: numbers, commit ids, ranges': async ({ store }) => {
     const mine = chain(3);
     const theirs = chain(2, `${SESSION}0`);
