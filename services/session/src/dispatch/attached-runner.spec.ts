@@ -6,10 +6,13 @@ const assignment = (runId: string) => ({ ...held(runId), claimC: 1, grant: '', t
 
 let sent: runnersPb.AttachResponse[];
 let runner: AttachedRunner;
+let nowMs: number;
 
 beforeEach(() => {
   sent = [];
-  runner = new AttachedRunner('i', 'p', 5, 1, { send: (message) => sent.push(message), end: () => undefined });
+  nowMs = 1_000_000;
+  const stream = { send: (message: runnersPb.AttachResponse) => void sent.push(message), end: () => undefined };
+  runner = new AttachedRunner('i', 'p', 5, 1, stream, () => nowMs);
 });
 
 describe('an attached runner', () => {
@@ -18,6 +21,16 @@ describe('an attached runner', () => {
     runner.onHeartbeat(2, [held('a')]);
     expect(runner.free).toBe(2);
     expect(runner.held).toEqual([held('a')]);
+  });
+
+  it('is given nothing while it misses heartbeats: it may stand still with its connection open', () => {
+    runner.onHeartbeat(2, []);
+    nowMs += 7_000;
+    expect(runner.free).toBe(2);
+    nowMs += 2_000;
+    expect(runner.free).toBe(0);
+    runner.onHeartbeat(2, []);
+    expect(runner.free).toBe(2);
   });
 
   it('counts claims under way and assignments that no heartbeat has named', () => {

@@ -14,12 +14,15 @@ export interface RunnerStream {
 
 /** After so many heartbeats that do not list it, an assignment has ended already, or has never arrived. */
 const UNLISTED_MAX = 2;
+/** A runner that has missed a heartbeat may stand still: what it were given now would wait until it counts as lost. */
+const QUIET_MS = 8_000;
 
 /** A runner process whose `Attach` stream ends at this replica. */
 export class AttachedRunner {
   isDrained = false;
   /** Free slots as its last heartbeat said; none before the first: it may hold runs that others assigned. */
   private reported = 0;
+  private heardAtMs = -Infinity;
   /** Claims under way. */
   private reserved = 0;
   private readonly listed = new Map<string, HeldRun>();
@@ -32,10 +35,13 @@ export class AttachedRunner {
     readonly slots: number,
     readonly generation: number,
     private readonly stream: RunnerStream,
+    /** Milliseconds of a clock that never jumps. */
+    private readonly nowMs: () => number = () => performance.now(),
   ) {}
 
   get free(): number {
-    return this.isDrained ? 0 : Math.max(0, this.reported - this.reserved - this.unlisted.size);
+    if (this.isDrained || this.nowMs() - this.heardAtMs > QUIET_MS) return 0;
+    return Math.max(0, this.reported - this.reserved - this.unlisted.size);
   }
 
   get held(): HeldRun[] {
@@ -65,6 +71,7 @@ export class AttachedRunner {
   /** What the runner says it holds. Assignments that it may not have seen yet stay counted. */
   onHeartbeat(freeSlots: number, runs: HeldRun[]): void {
     this.reported = freeSlots;
+    this.heardAtMs = this.nowMs();
     this.listed.clear();
     for (const run of runs) {
       this.listed.set(run.runId, run);
