@@ -31,19 +31,29 @@ export class Actor {
     this.sessionId = (await this.margay.client.sessions.create({ cwd: this.folder })).id;
   }
 
-  /** Runs until told to stop, then finishes the run it is in. */
+  /** Runs until told to stop, but once at least, and finishes the run it is in. */
   async play(isOver: () => boolean, deadline: AbortSignal): Promise<void> {
-    while (!isOver()) await this.playOne(deadline);
+    do await this.playOne(deadline);
+    while (!isOver());
   }
 
-  async playOne(deadline: AbortSignal): Promise<void> {
-    const name = `run-${this.number}-${this.runs.length}`;
-    await this.query(name, deadline);
+  private async playOne(deadline: AbortSignal): Promise<void> {
+    await this.query(this.nextName, deadline);
+    await this.recordOne(deadline);
+  }
+
+  /** Follows to its end a run that was accepted already. */
+  async recordOne(deadline: AbortSignal): Promise<void> {
+    const name = this.nextName;
     const run: RunRecord = { name, acceptedAt: Date.now() };
     this.runs.push(run);
     await this.record(name, deadline);
     run.endedAt = Date.now();
     run.framesAtEnd = this.recording.length;
+  }
+
+  private get nextName(): string {
+    return `run-${this.number}-${this.runs.length}`;
   }
 
   private async query(name: string, deadline: AbortSignal): Promise<void> {

@@ -28,6 +28,8 @@ export async function checkEffects(folder: string, events: readonly StoredEvent[
 interface Claim {
   effect: Effect;
   isUnknown: boolean;
+  /** It was ended in the middle, which the result says: it has begun, and not finished. */
+  isKilled: boolean;
   isSuccess: boolean;
   text: string;
 }
@@ -36,13 +38,21 @@ function claimOf({ payload }: StoredEvent): Claim[] {
   const effect = effectOf(payload.tool_id ?? '', payload.tool_input);
   if (!effect) return [];
   const text = JSON.stringify(payload);
-  return [{ effect, isUnknown: /unknown/.test(text), isSuccess: payload.success === true, text: text.slice(0, 400) }];
+  return [
+    {
+      effect,
+      isUnknown: /unknown/.test(text),
+      isKilled: /was killed/.test(text),
+      isSuccess: payload.success === true,
+      text: text.slice(0, 400),
+    },
+  ];
 }
 
-function checkClaim({ effect, isUnknown, isSuccess, text }: Claim, times: number): Violation[] {
+function checkClaim({ effect, isUnknown, isKilled, isSuccess, text }: Claim, times: number): Violation[] {
   const said = `${effect.token} took effect ${times} times: ${text}`;
   if (effect.effect === 'keyed') return times === 1 && isSuccess ? [] : [violation('keyed', said)];
-  const isRight = isUnknown ? times <= 1 : times === (isSuccess ? 1 : 0);
+  const isRight = isUnknown || isKilled ? times <= 1 : times === (isSuccess ? 1 : 0);
   return isRight ? [] : [violation('unkeyed', said)];
 }
 

@@ -286,6 +286,18 @@ describe('the checker of fault rounds', () => {
     expect(await kindsIn(doubtful)).toEqual(['unkeyed']);
   });
 
+  it('lets a command that was killed have begun, but not twice', async () => {
+    const killed = log(
+      drafts([
+        { ...shell, success: false, error: "Tool 'aider_shell_tool' was killed" },
+        { ...edit, ...ok },
+      ]),
+    );
+    expect(await kindsIn(killed)).toEqual([]);
+    workspace([TOKEN, TOKEN], [TOKEN]);
+    expect(await kindsIn(killed)).toEqual(['unkeyed']);
+  });
+
   it('lets a run give up a model that could not be reached, and only then', async () => {
     const payload = { done_reason: 'error', failure_reason: 'connection' };
     const events = [

@@ -1,11 +1,13 @@
 import { parseArgs } from 'node:util';
 import { FaultWorld } from './fault-world';
-import { describe, planFaults } from './plan';
+import { describe, FAULT_KINDS, planFaults } from './plan';
 import { report } from './report';
-import { playRound } from './round';
+import { MEMORY_EATER, NEIGHBOURS } from './memory';
+import { playRound, type RoundOptions, type RoundResult } from './round';
 import { faultScript } from './script';
 
-const USAGE = `npm run test:faults -- [--kills N] [--seed S] [--actors N] [--parallel N] [--plan]
+const USAGE = `npm run test:faults -- [--kills N] [--seed S] [--actors N] [--parallel N] [--only KINDS] [--plan]
+npm run test:faults -- --scenario memory
 
 Strikes at the processes of a whole platform, its broker, its store and what lies between them at random points, while
 users run tools that count; then checks the stored commits, what clients recorded, and the effects in the workspaces.
@@ -13,8 +15,10 @@ users run tools that count; then checks the stored commits, what clients recorde
   --kills     how many faults, default 60
   --seed      which faults; the same seed plays the same ones after the same pauses. Default: a new one, printed
   --actors    users at the same time, default 6
-  --parallel  faults at the same time, default 2
+  --parallel  faults at the same time, default 1
+  --only      kinds of faults, separated by commas: ${FAULT_KINDS.join(', ')}
   --plan      only print what would be played
+  --scenario  memory: one run eats the memory of whoever drives it; it is parked, and its neighbours end well
 `;
 const SETTLE_MS = 120_000;
 
@@ -24,42 +28,71 @@ async function main(): Promise<number> {
       kills: { type: 'string', default: '60' },
       seed: { type: 'string', default: String(Date.now() % 1_000_000) },
       actors: { type: 'string', default: '6' },
-      parallel: { type: 'string', default: '2' },
+      parallel: { type: 'string', default: '1' },
+      only: { type: 'string', default: FAULT_KINDS.join() },
+      scenario: { type: 'string', default: 'random' },
       plan: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
   });
-  const numbers = [values.kills, values.seed, values.actors, values.parallel].map(Number);
-  if (values.help || !numbers.every((value) => Number.isInteger(value) && value >= 0)) {
+  const only = values.only.split(',');
+  const [kills, seed, actors, parallel] = [values.kills, values.seed, values.actors, values.parallel].map(Number);
+  const isRight =
+    [kills, seed, actors, parallel].every(isCount) &&
+    only.every((kind) => FAULT_KINDS.includes(kind)) &&
+    ['random', 'memory'].includes(values.scenario);
+  if (values.help || !isRight) {
     print(USAGE);
     return values.help ? 0 : 2;
   }
-  const [kills, seed, actors, parallel] = numbers as [number, number, number, number];
-  const faults = planFaults(seed, kills);
+  if (values.scenario === 'memory') return playMemory();
+  return playRandom({ seed, kills, actors, parallel, only } as Choice, values.plan);
+}
+
+interface Choice {
+  seed: number;
+  kills: number;
+  actors: number;
+  parallel: number;
+  only: string[];
+}
+
+async function playRandom({ seed, kills, actors, parallel, only }: Choice, isPlanOnly: boolean): Promise<number> {
+  const faults = planFaults(seed, kills, only);
   print(`seed ${seed}, ${kills} faults, at most ${parallel} at once, ${actors} users`);
   for (const [index, fault] of faults.entries()) print(`${index + 1}. ${describe(fault)}`);
-  return values.plan ? 0 : play(() => new FaultWorld(), { faults, actors, parallel });
+  if (isPlanOnly) return 0;
+  const result = await play(new FaultWorld(), { faults, actors, parallel });
+  return result.violations.length > 0 ? 1 : 0;
+}
+
+async function playMemory(): Promise<number> {
+  print(`one run that eats the memory of whoever drives it, beside ${NEIGHBOURS} others`);
+  const result = await play(new FaultWorld(MEMORY_EATER), { faults: [], actors: 1 + NEIGHBOURS, parallel: 1 });
+  if (result.parked !== 1) print(`${result.parked} runs were parked instead of the one`);
+  return result.violations.length > 0 || result.parked !== 1 ? 1 : 0;
 }
 
 async function play(
-  open: () => FaultWorld,
-  options: { faults: ReturnType<typeof planFaults>; actors: number; parallel: number },
-): Promise<number> {
+  world: FaultWorld,
+  options: Pick<RoundOptions, 'faults' | 'actors' | 'parallel'>,
+): Promise<RoundResult> {
   const startedMs = performance.now();
-  const world = open();
-  const progress = (line: string): void =>
-    void process.stderr.write(`${((performance.now() - startedMs) / 1_000).toFixed(1)} s: ${line}\n`);
+  const seconds = (): string => ((performance.now() - startedMs) / 1_000).toFixed(1);
+  const progress = (line: string): void => void process.stderr.write(`${seconds()} s: ${line}\n`);
   try {
     await world.start();
     world.margay.script(faultScript);
     const result = await playRound(world, { ...options, settleMs: SETTLE_MS, progress });
     for (const line of report(result)) print(line);
-    print(`took ${Math.round((performance.now() - startedMs) / 1_000)} s`);
-    return result.violations.length > 0 ? 1 : 0;
+    print(`took ${seconds()} s`);
+    return result;
   } finally {
     await world.stop();
   }
 }
+
+const isCount = (value: number | undefined): boolean => Number.isInteger(value) && (value as number) >= 0;
 
 function print(text: string): void {
   process.stdout.write(`${text}\n`);

@@ -6,6 +6,11 @@ it('plans the same faults for the same seed, and others for another', () => {
   expect(planFaults(7, 10)).toEqual(planFaults(7, 50).slice(0, 10));
 });
 
+it('plans other kinds only where it is told to', () => {
+  const kinds = new Set(planFaults(7, 50, ['kill', 'sandbox-kill']).map(({ kind }) => kind));
+  expect([...kinds].toSorted()).toEqual(['kill', 'sandbox-kill']);
+});
+
 it('plans every kind of fault for every kind of process', () => {
   const said = planFaults(1, 2_000).map(describeFault).join('\n');
   for (const process of [

@@ -95,14 +95,19 @@ const KINDS: readonly [weight: number, make: Make][] = [
   [3, skew],
   [3, sandboxKill],
 ];
+/** Kinds that are planned. */
+export const FAULT_KINDS: readonly string[] = [...new Set(KINDS.map(([, make]) => make(new Random(1)).kind))];
 const TOTAL = KINDS.reduce((sum, [weight]) => sum + weight, 0);
 
-/** The same seed gives the same faults. */
-export function planFaults(seed: number, count: number): Fault[] {
+/** The same seed gives the same faults. `only` leaves out all other kinds. */
+export function planFaults(seed: number, count: number, only: readonly string[] = FAULT_KINDS): Fault[] {
   const random = new Random(seed);
   return Array.from({ length: count }, () => {
     const pauseMs = pause(random);
-    return { pauseMs, ...pick(random)(random) } as Fault;
+    for (;;) {
+      const drawn = pick(random)(random);
+      if (only.includes(drawn.kind)) return { pauseMs, ...drawn } as Fault;
+    }
   });
 }
 

@@ -46,17 +46,17 @@ export function effectOf(toolId: string, input: unknown): Effect | undefined {
     : { token, file: 'edits.txt', effect: 'keyed' };
 }
 
-function count(run: string, step: number, seconds: number): ScriptedToolCall {
+export function count(run: string, step: number, seconds: number): ScriptedToolCall {
   const command = `echo ${run}-${step} >> count.txt; sleep ${seconds}; echo counted`;
   return { name: 'aider_shell_tool', arguments: { command } };
 }
 
 /** Appends a block, since appending is what an edit run twice would show. */
-function edit(run: string, step: number): ScriptedToolCall {
+export function edit(run: string, step: number): ScriptedToolCall {
   const content = `edits.txt\n\`\`\`text\n<<<<<<< SEARCH\n=======\n${run}-${step}\n>>>>>>> REPLACE\n\`\`\`\n`;
   return { name: 'aider_edit_block_tool', arguments: { content } };
 }
 
-function read(path: string): ScriptedToolCall {
+export function read(path: string): ScriptedToolCall {
   return { name: 'read_file', arguments: { path } };
 }
