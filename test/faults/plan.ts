@@ -1,4 +1,4 @@
-import { Random } from '../sim/random';
+import { Random } from '../sim/world/random';
 
 export const RUNNERS = ['agent-runner', 'agent-runner-2'];
 export const SESSIONS = ['session', 'session-2'];
