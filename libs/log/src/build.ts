@@ -61,7 +61,7 @@ export function fold<T extends { command: Command; bodyHash: string }>(
   nowMicros: number,
   rules: DecideRules = ALL_DECIDE_RULES,
 ): Fold<T> {
-  const firstTs = Math.max(nowMicros, tip.head.ts + 1);
+  const firstTs = rules.timesRise ? Math.max(nowMicros, tip.head.ts + 1) : nowMicros;
   let head = tip.head;
   const events: DecidedEvent[] = [];
   const records: object[] = [];

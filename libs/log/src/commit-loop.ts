@@ -130,7 +130,7 @@ export class CommitLoop {
   private async drain(lane: Lane): Promise<void> {
     lane.isBusy = true;
     while (lane.queue.length > 0) {
-      const batch = takeBatch(lane.queue);
+      const batch = takeBatch(lane.queue, this.rules);
       try {
         await this.commitBatch(lane, batch);
       } catch (error) {
@@ -153,7 +153,7 @@ export class CommitLoop {
       read = undefined;
       const { document, accepted, rejected } = fold(tip, pending, this.clock.nowMicros(), this.rules);
       if (document) {
-        const late = accepted.filter((item) => !item.isSent && this.clock.monotonicMs() > item.deadlineMs);
+        const late = accepted.filter((item) => this.isLate(item));
         for (const item of late) item.fail(deadlineError(lane.sessionId));
         const settled = late.length > 0 ? late : await this.insertUntilKnown(lane, document, accepted);
         pending = without(pending, settled);
@@ -164,6 +164,10 @@ export class CommitLoop {
         if (!read) pending = await this.refuse(lane, tip, rejected, pending);
       }
     }
+  }
+
+  private isLate({ isSent, deadlineMs }: Pending): boolean {
+    return !(isSent && this.rules.deadlineBeforeSending) && this.clock.monotonicMs() > deadlineMs;
   }
 
   private async readTip(lane: Lane): Promise<Tip> {

@@ -39,7 +39,7 @@ function mayGrow(before: Head, after: Head): boolean {
 function decideKind(head: Head, command: Command, ts: number, rules: DecideRules): Decision {
   if (command.kind === 'create') return create(head, command, ts);
   if (head.c === 0) return reject('session_not_found', `session ${head.sessionId} not found`);
-  if (head.terminated) return terminated(command);
+  if (head.terminated && rules.terminationIsFinal) return terminated(command);
   switch (command.kind) {
     case 'accept':
       return accept(head, command, ts);

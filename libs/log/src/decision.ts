@@ -32,6 +32,10 @@ export interface DecideRules {
   decisionRequeues: boolean;
   /** A run that kills its owners is parked in the end. */
   poisonParks: boolean;
+  /** Nothing follows the end of a session. */
+  terminationIsFinal: boolean;
+  /** Times rise within a session whatever the clocks say. */
+  timesRise: boolean;
 }
 
 export const ALL_DECIDE_RULES: DecideRules = {
@@ -40,6 +44,8 @@ export const ALL_DECIDE_RULES: DecideRules = {
   waitingNeedsOpen: true,
   decisionRequeues: true,
   poisonParks: true,
+  terminationIsFinal: true,
+  timesRise: true,
 };
 
 export function isRejected(decision: Decision): decision is { reject: Rejection } {

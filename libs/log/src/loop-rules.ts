@@ -10,6 +10,10 @@ export interface LoopRules extends DecideRules {
   reinsertInvisible: boolean;
   /** Commands already stored are looked for before a command is decided again. */
   findStored: boolean;
+  /** A second copy of a command in one batch gets the outcome of the first. */
+  copiesJoin: boolean;
+  /** A deadline is looked at before the first insert is sent, and never after. */
+  deadlineBeforeSending: boolean;
 }
 
 export const ALL_LOOP_RULES: LoopRules = {
@@ -18,4 +22,6 @@ export const ALL_LOOP_RULES: LoopRules = {
   linearizableEnd: true,
   reinsertInvisible: true,
   findStored: true,
+  copiesJoin: true,
+  deadlineBeforeSending: true,
 };

@@ -1,5 +1,6 @@
 import { UnavailableError } from '@margay/errors';
 import type { Command, Rejection } from './command';
+import type { LoopRules } from './loop-rules';
 import type { CommitOutcome } from './outcome';
 import { COMMIT_MAX_BYTES } from './size';
 
@@ -32,24 +33,26 @@ export function deadlineError(sessionId: string): Error {
  * The commands of the next document: in order, each commit id once (a second copy gets the first one's outcome), at most
  * 512 KB together.
  */
-export function takeBatch(queue: Pending[]): Pending[] {
+export function takeBatch(queue: Pending[], { copiesJoin }: Pick<LoopRules, 'copiesJoin'>): Pending[] {
+  const batch: Pending[] = [];
   const byId = new Map<string, Pending>();
   let bytes = 0;
   while (queue.length > 0) {
     const next = queue[0] as Pending;
-    const first = byId.get(next.command.commitId);
+    const first = copiesJoin ? byId.get(next.command.commitId) : undefined;
     if (first) {
       if (first.bodyHash !== next.bodyHash) break;
       queue.shift();
       follow(first, next);
       continue;
     }
-    if (byId.size > 0 && bytes + next.bytes > COMMIT_MAX_BYTES) break;
+    if (batch.length > 0 && bytes + next.bytes > COMMIT_MAX_BYTES) break;
     queue.shift();
+    batch.push(next);
     byId.set(next.command.commitId, next);
     bytes += next.bytes;
   }
-  return [...byId.values()];
+  return batch;
 }
 
 function follow(first: Pending, second: Pending): void {
