@@ -5,6 +5,8 @@ import type { Clock } from './clock';
 export interface Frame {
   data: string;
   id: string | undefined;
+  /** Its `event:` line. */
+  name?: string | undefined;
 }
 
 export interface FrameReaderOptions {
@@ -32,7 +34,7 @@ export class FrameReader {
   ) {
     this.#body = body.getReader();
     this.#parser = createParser({
-      onEvent: ({ data, id }) => this.#queue.push({ data, id }),
+      onEvent: ({ data, id, event }) => this.#queue.push({ data, id, name: event }),
       onRetry: options.onRetry,
     });
     void this.#pump();

@@ -31,7 +31,9 @@ export {
 export { type CreateOptions, type ListOptions } from './sessions';
 export { Run, type ResultOptions, type RunStreamOptions } from './run';
 export { statusOf, type RunResult } from './run-outcome';
-export { type ConnectionChange, type StreamOptions } from './event-stream';
+export { type ConnectionChange, type ConnectionOptions } from './connections';
+export { type StreamOptions } from './event-stream';
+export { type MultiplexItem, type MultiplexOptions } from './multiplexed-stream';
 export { type Cursor } from './position';
 export {
   type DeltaEvent,
@@ -49,6 +51,7 @@ export {
   type SessionState,
   type SessionStatus,
   type SessionSummary,
+  type Ticket,
   type Termination,
   type Tool,
   type Usage,

@@ -1,5 +1,6 @@
 import { settingsOf, type ClientOptions, type RequestOptions } from './options';
-import type { Models, Project, Tool } from './records';
+import { MultiplexedStream, type MultiplexItem, type MultiplexOptions } from './multiplexed-stream';
+import type { Models, Project, Ticket, Tool } from './records';
 import { requestOptions, Session } from './session';
 import { Sessions } from './sessions';
 import { Transport, type Call } from './transport';
@@ -17,6 +18,20 @@ export class MargayClient {
 
   session(id: string): Session {
     return new Session(this.#transport, id);
+  }
+
+  /** Items of many sessions over one connection, until it is aborted or the loop is left. Errors as with `stream`. */
+  multiplex(options: MultiplexOptions): AsyncGenerator<MultiplexItem, void, undefined> {
+    return new MultiplexedStream(this.#transport, options).items();
+  }
+
+  /** For links that cannot carry a key: streams of `EventSource`, downloads. */
+  ticket(
+    purpose: 'stream' | 'blob',
+    options: RequestOptions & { sessionIds?: readonly string[]; user?: boolean } = {},
+  ): Promise<Ticket> {
+    const body = { purpose, session_ids: options.sessionIds, user: options.user };
+    return this.request('POST', '/api/tickets', { ...requestOptions(options), body, repeatable: true });
   }
 
   async tools(options: RequestOptions & { project?: string } = {}): Promise<Tool[]> {

@@ -12,6 +12,13 @@ export interface EventPage extends SessionState {
   events: MargayEvent[];
 }
 
+/** Stands for the key in a link: `?ticket=`. */
+export interface Ticket {
+  ticket: string;
+  /** Less than a minute from now. */
+  expires_at: string;
+}
+
 export interface Termination {
   session_id: string;
   status: 'terminated';
