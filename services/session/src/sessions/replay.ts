@@ -13,7 +13,7 @@ type Commit = sessionsPb.Commit;
 const PAGE_COMMITS = 100;
 const PAGE_BYTES = 512 * 1024;
 /** So many commits are read at once when the last events of a range are sought. */
-const WINDOW = { least: 16, most: 128 };
+const WINDOW = { least: 16, spare: 8, most: 128 };
 /** How often a range that stopped short is read on without getting any further. */
 const GAP_ATTEMPTS = 6;
 const GAP_WAIT_MS = 20;
@@ -84,8 +84,9 @@ async function* firstCommits(source: Source, range: Range, count: number): Async
 async function* lastCommits(source: Source, { from, to }: Range, count: number): AsyncIterable<Commit> {
   const windows: Commit[][] = [];
   let missing = count;
+  const commitsPerEvent = source.head.c / source.head.seq;
   for (let end = to; end >= from && missing > 0;) {
-    const size = Math.min(WINDOW.most, Math.max(WINDOW.least, missing));
+    const size = Math.min(WINDOW.most, Math.max(WINDOW.least, Math.ceil(missing * commitsPerEvent) + WINDOW.spare));
     const start = Math.max(from, end - size + 1);
     const window: Commit[] = [];
     for await (const commit of wantedCommits(source, { from: start, to: end })) window.push(commit);
