@@ -1,6 +1,6 @@
 import type { Principal } from '@margay/contracts';
 import { NotFoundError, PermissionDeniedError } from '@margay/errors';
-import type { Head } from '@margay/log';
+import { isHalfMade, type Head } from '@margay/log';
 
 /**
  * Whether a principal may see and drive a session. No access looks like absence, for foreign and private sessions alike.
@@ -18,7 +18,7 @@ export function seesAllSessions({ role, principal, scopes }: Principal): boolean
 
 /** @throws NotFoundError `session_not_found` */
 export function requireAccess(principal: Principal, head: Head): void {
-  if (head.c === 0 || !mayAccess(principal, head)) throw sessionNotFound(head.sessionId);
+  if (head.c === 0 || isHalfMade(head) || !mayAccess(principal, head)) throw sessionNotFound(head.sessionId);
 }
 
 /** Viewers look on; everybody else may create and drive what he has access to. @throws PermissionDeniedError */
