@@ -78,4 +78,14 @@ async function make(): Promise<JournalHarness> {
 
 describe('the journal on a commit store', () => {
   it.each(journalContract(make))('$title', ({ check }) => check());
+
+  it('takes a last answer that is too large for a commit', async () => {
+    const harness = await make();
+    const text = 'word '.repeat(200_000);
+    const completion = { done: true, done_reason: 'completed', task_result: text };
+    expect(await harness.journal.finish({ events: [], records: [] }, { text, completion })).toBe('finished');
+    const said = (await harness.events()).find(({ type }) => type === 'assistant');
+    expect(said?.payload).toMatchObject({ text_truncated: true, text_blob: { bytes: text.length } });
+    await harness.close();
+  });
 });

@@ -1,7 +1,7 @@
 import { InternalError } from '@margay/errors';
 import {
   inlineBlobs,
-  offload,
+  offloadCommand,
   unpackRecord,
   type BlobStore,
   type CommitLoop,
@@ -64,7 +64,7 @@ export class LogJournal extends Journal {
   }
 
   async commit(progress: Progress): Promise<number> {
-    const outcome = await this.submit(progress, (scope, small) => ({ kind: 'step', ...scope, ...small }));
+    const outcome = await this.submit(progress, (scope, all) => ({ kind: 'step', ...scope, ...all }));
     if (outcome.ok) return outcome.c;
     throw refused(outcome.rejection);
   }
@@ -99,9 +99,9 @@ export class LogJournal extends Journal {
     const scope = { commitId: ids.hex(24), runId, epoch };
     const previous = this.submitting;
     const submitted = (async () => {
-      const small = await offload(tenantId, progress, blobs);
+      const command = await offloadCommand(tenantId, toCommand(scope, progress), blobs);
       await previous;
-      return { outcome: loop.submit(sessionId, toCommand(scope, small)) };
+      return { outcome: loop.submit(sessionId, command) };
     })();
     // After one that could not be prepared nothing may follow: the log would have a hole.
     this.submitting = submitted.then(() => undefined);
