@@ -108,6 +108,26 @@ describe('a fork', () => {
     expect(JSON.stringify(await eventsOf(id))).not.toContain('later');
   });
 
+  it.each([
+    ['its first commit', 'session.after-insert=kill?fork.1', null],
+    ['its last commit, before it was visible', 'session.after-insert=kill?forked_from', 'true'],
+  ])('that broke off after %s is finished by the repeat of its request', async (_, fault, replayed) => {
+    const source = await askedSession();
+    await margay.platform.restart('control', { env: { MARGAY_FAULT_POINTS: fault } });
+    const path = `/api/sessions/${source}/fork`;
+    await expect(post(path, { tag: fault }, fault)).rejects.toThrow('fetch failed');
+    await margay.platform.restart('control');
+    const { status, body, headers } = await post(path, { tag: fault }, fault);
+    expect([status, headers.get('idempotency-replayed')]).toEqual([201, replayed]);
+    const { session_id: id } = body as { session_id: string };
+    const types = (await eventsOf(id)).map(({ type }) => type);
+    expect(types).toEqual([...(await eventsOf(source)).map(({ type }) => type), 'session', 'context']);
+    expect((await margay.request('GET', `/api/sessions/${id}/verify`)).body).toMatchObject({ ok: true, commits: 2 });
+    const listed = (await margay.request('GET', '/api/sessions')).body as { sessions: { session_id: string }[] };
+    expect(listed.sessions.filter((row) => row.session_id === id)).toHaveLength(1);
+    expect(await rows('forks').findOne({ _id: id })).toBeNull();
+  });
+
   it('is refused while its source runs, of one that is over, and with what is not supported yet', async () => {
     const source = await askedSession();
     margay.script(() => answer('slow', { delayMs: 2_000 }));
@@ -135,7 +155,6 @@ describe('verification', () => {
     const good = { ok: true, commits: all.length, head_hash: expect.stringMatching(/^[0-9a-f]{64}$/) };
     expect(await rest()).toEqual(good);
     expect(await cli()).toMatchObject({ code: 0 });
-    expect(await operate('verify', '--session', id)).toMatchObject({ code: 0 });
 
     const [third, fourth] = all.slice(2) as [{ _id: string; ts0: number }, { _id: string; ts0: number }];
     const damages: [() => Promise<unknown>, () => Promise<unknown>][] = [
@@ -160,12 +179,12 @@ describe('verification', () => {
     for (const [damage, repair] of damages) {
       await damage();
       expect(await rest()).toMatchObject({ ok: false, commits: 2, first_bad: 3, problem: expect.any(String) });
-      const told = await cli();
-      expect([told.code, JSON.parse(told.out)]).toMatchObject([1, { session_id: id, first_bad: 3 }]);
-      expect(await operate('verify', '--all')).toEqual({
-        code: 1,
-        out: expect.stringContaining(`session ${id}: commit 3 is bad`),
-      });
+      const told = await operate('verify', '--session', id);
+      expect(told).toEqual({ code: 1, out: expect.stringContaining(`session ${id}: commit 3 is bad`) });
+      if (repair === damages.at(-1)?.[1]) {
+        const { code, out } = await cli();
+        expect([code, JSON.parse(out)]).toMatchObject([1, { session_id: id, first_bad: 3 }]);
+      }
       await repair();
     }
     expect(await rest()).toEqual(good);
@@ -183,7 +202,10 @@ describe('rebuilding', () => {
     const session = await margay.sessionWith({});
     margay.script(() => answer('found'));
     await session.query('anybody there?');
-    const list = async () => (await margay.request('GET', '/api/sessions')).body;
+    // Where a run stands in the queue is of this moment, and not restored.
+    const stored = (key: string, value: unknown) => (key === 'queue_position' ? undefined : value);
+    const list = async () =>
+      JSON.parse(JSON.stringify((await margay.request('GET', '/api/sessions')).body, stored)) as unknown;
     const before = await list();
     for (const name of ['sessions', 'runs']) await rows(name).deleteMany({});
     expect(await list()).toEqual({ sessions: [] });

@@ -54,6 +54,8 @@ export interface CommitObserver {
 
 /** The session logs of this replica: one commit loop, and listeners to what it stores. */
 export class SessionLog {
+  /** The same store, its inserts observed: for documents that no command makes. */
+  readonly writes: CommitStore;
   private readonly loop: CommitLoop;
   private readonly listeners = new Set<CommitListener>();
   private readonly listenersOf = new Map<string, Set<CommitListener>>();
@@ -66,8 +68,9 @@ export class SessionLog {
     /** Why nothing may be stored at present. */
     private readonly refusal: () => MargayError | undefined = () => undefined,
   ) {
+    this.writes = observed(store, observer);
     this.loop = new CommitLoop({
-      store: observed(store, observer),
+      store: this.writes,
       clock: new SystemClock(),
       onCommitted: (document) => this.announce(document),
     });
@@ -90,11 +93,16 @@ export class SessionLog {
   }
 
   async submit(sessionId: string, command: Command): Promise<CommitOutcome> {
-    const refused = this.refusal();
-    if (refused) throw refused;
+    this.requireWritable();
     const outcome = await this.traced(sessionId, command);
     if (!outcome.ok && outcome.rejection.reason === 'fenced') this.observer.fenced();
     return outcome;
+  }
+
+  /** @throws why nothing may be stored at present, if so */
+  requireWritable(): void {
+    const refused = this.refusal();
+    if (refused) throw refused;
   }
 
   /** Like `submit`, for commands whose refusal is an error of the caller. */

@@ -46,6 +46,7 @@ export class ForkService {
     const { head } = await log.confirmedTip(request.sessionId);
     requireAccess(principal, head);
     requireDriver(principal, 'sessions.create');
+    log.requireWritable();
     const { sessionId: _source, idempotencyKey, ...body } = request;
     const command = {
       commitId: commitIdOf(principal, head.sessionId, 'fork', idempotencyKey),
@@ -77,7 +78,7 @@ export class ForkService {
     const plan = JSON.parse(row.planJson) as ForkPlan;
     if (plan.tag !== null) await this.reserveTag(plan, plan.tag);
     const { log, logger, clock } = this.ports;
-    return this.complete(await writeForkLog({ store: log.store, logger, clock }, plan, row));
+    return this.complete(await writeForkLog({ store: log.writes, logger, clock }, plan, row));
   }
 
   private async reserveTag({ tenantId, sessionId }: ForkPlan, tag: string): Promise<void> {
