@@ -1,7 +1,10 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { answer, byConversation, callTools, type ScriptedToolCall } from '@margay/testing';
 import type { EffectClass } from './effects/effect-server';
 import { EffectWorld, EXECUTOR, RUNNERS } from './effects/effect-world';
+import { until } from './effects/survivors';
 
 jest.setTimeout(120_000);
 
@@ -116,6 +119,28 @@ describe('a call whose effect lies outside the sandbox', () => {
     expect(outcomes.find((result) => result['tool_id'] === 'keyed')).toMatchObject({ success: true });
     expect(outcomes.find((result) => result['tool_id'] === 'unkeyed')).toMatchObject({ outcome: 'unknown' });
     expect([world.effects.times(keyed.name), world.effects.times(unkeyed.name)]).toEqual([1, 1]);
+  });
+});
+
+describe('a call in the sandbox', () => {
+  it('goes on when tool-executor dies during Execute: the next one re-attaches, and output goes on', async () => {
+    const folder = await world.margay.workspace({ 'count.txt': '' });
+    const command =
+      'echo x >> count.txt; echo before; while [ ! -e go ]; do sleep 0.05; done; echo after; wc -l < count.txt';
+    world.scriptCalls({ name: 'aider_shell_tool', arguments: { command } });
+    const session = await world.margay.client.sessions.create({ cwd: folder });
+    const run = await session.query('go');
+    await until('the command', async () => (await readFile(join(folder, 'count.txt'), 'utf8')) === 'x\n');
+    await world.kill(EXECUTOR);
+    await world.restart(EXECUTOR);
+    await writeFile(join(folder, 'go'), '');
+    const { text } = await run.result();
+    expect(JSON.parse(text)).toMatchObject({
+      kind: 'shell',
+      exit_code: 0,
+      stdout: expect.stringMatching(/^before\nafter\n1\n?$/),
+    });
+    expect(await world.payloadsOf(session, 'tool_result')).toMatchObject([{ success: true }]);
   });
 });
 

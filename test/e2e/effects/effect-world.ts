@@ -28,7 +28,7 @@ export class EffectWorld {
         MARGAY_HTTP_TOOLS_FILE: join(folder, 'tools.json'),
         MARGAY_CALL_LOST_SECONDS: '1',
         MARGAY_HEARTBEAT_SECONDS: '1',
-        MARGAY_RUNNER_LOST_SECONDS: '4',
+        MARGAY_RUNNER_LOST_SECONDS: '10',
         ...env,
       },
     });
