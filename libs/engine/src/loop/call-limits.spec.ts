@@ -1,4 +1,4 @@
-import { assertPaired, FakeSandbox, runWorld, toolDescriptor, type ScriptedAnswer } from '@margay/testing';
+import { assertPaired, FakeSandbox, runWorld, toolDescriptor, until, type ScriptedAnswer } from '@margay/testing';
 import { Tools, type ToolInvocation, type ToolOutcome } from '../index';
 
 const DONE: ScriptedAnswer = { text: 'Done.' };
@@ -93,5 +93,16 @@ describe('a call outside the sandbox', () => {
     expect(await world.payloads('tool_result')).toMatchObject([{ outcome: 'unknown', success: false }]);
     const [note] = await world.payloads('run_note');
     expect(note?.['text']).toMatch(/^It is unknown whether call \S+ of 'mail' took effect\. It was not repeated; look/);
+  });
+
+  it('that is never answered is unknown, too, and not called a time-out', async () => {
+    const outside = new Outside();
+    jest.spyOn(outside, 'execute').mockImplementation(() => new Promise(() => undefined));
+    const world = await runWorld([mail, DONE], [outside]);
+    const running = world.session.run('Go.');
+    await until(() => jest.mocked(outside.execute).mock.calls.length === 1);
+    await world.clock.advance(120_000);
+    await running;
+    expect(await world.payloads('tool_result')).toMatchObject([{ outcome: 'unknown', success: false }]);
   });
 });

@@ -66,11 +66,11 @@ async function executeIn(
   const restart = (): void =>
     limit.start(invocation.timeoutMs, () => {
       call.abort(new Error('timed out'));
-      return { status: 'timed_out', result: null };
+      return unanswered(descriptor, 'timed_out', 'no answer came in time');
     });
   const stopListening = onEnd(run, descriptor, (reason) => {
     call.abort(reason);
-    limit.start(limits.cancelGraceMs, () => ({ status: 'cancelled', result: null, error: reason.message }));
+    limit.start(limits.cancelGraceMs, () => unanswered(descriptor, 'cancelled', reason.message));
   });
   restart();
   try {
@@ -81,6 +81,12 @@ async function executeIn(
     limit.stop();
     stopListening();
   }
+}
+
+/** A sandbox has ended what it was told to end; of an effect elsewhere nobody knows how far it came. */
+function unanswered(descriptor: ToolDescriptor, status: 'timed_out' | 'cancelled', error: string): ToolOutcome {
+  if (descriptor.placement === 'outside' && descriptor.effect !== 'pure') return { ...UNKNOWN, error };
+  return status === 'timed_out' ? { status, result: null } : { status, result: null, error };
 }
 
 /** Calls back when the call must end: the run is stopped, or a person interrupted a tool that lets itself be. */
