@@ -1,128 +1,65 @@
-import { answer, byConversation, callTools } from '@margay/testing';
-import { PlatformHarness } from './harness';
+import { scriptOf, type CrashRow } from './crash/crash-row';
+import { CrashWorld } from './crash/crash-world';
+import { OUTER_ROWS } from './crash/outer-rows';
+import { RACE_ROWS } from './crash/race-rows';
+import { RUNNER_ROWS } from './crash/runner-rows';
+import { SESSION_ROWS } from './crash/session-rows';
+import { Stage, type Seen } from './crash/stage';
 
-jest.setTimeout(60_000);
+const ROWS: readonly CrashRow[] = [...RUNNER_ROWS, ...SESSION_ROWS, ...RACE_ROWS, ...OUTER_ROWS];
 
-const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
+const faultsOf = ({ faults }: CrashRow, row: number): string[] => faults?.(`run-${row}-0`) ?? [];
+/** Faults of this row and all behind it. */
+const planFrom = (first: number): string[] => ROWS.flatMap((row, n) => (n < first ? [] : faultsOf(row, n)));
 
-beforeAll(() => margay.start(), 600_000);
-afterAll(() => margay.stop(), 60_000);
+const world = new CrashWorld(planFrom(0));
+const figures: string[] = [];
 
-const RUNNERS = ['agent-runner', 'agent-runner-2'];
+beforeAll(() => world.start(), 600_000);
+afterAll(async () => {
+  await world.stop();
+  process.stdout.write(`${figures.join('\n')}\n`);
+}, 60_000);
 
-async function killRunners(): Promise<void> {
-  await Promise.all(RUNNERS.map((name) => margay.platform.get(name).kill('SIGKILL')));
+/** The table of crash points in docs/protocol.md §5, one test per row; what holds in each is what test/faults checks. */
+describe('crash points', () => {
+  it.each(ROWS.map((row, n) => [row.name, row, n] as const))(
+    '%s',
+    async (_, row, n) => {
+      await world.beginRow(planFrom(n + 1));
+      const stage = new Stage(world, n);
+      await stage.enter();
+      world.margay.script(scriptOf(row, stage));
+      await (row.play?.(stage) ?? stage.playOne());
+      await world.whole();
+      const seen = await stage.check();
+      const { isMeant = /^$/, takeovers, unknown = 0 } = row;
+      const violations = seen.flatMap((user) => user.violations).filter(({ text }) => !isMeant.test(text));
+      expect(violations).toEqual([]);
+      for (const point of pointsOf(row, n)) expect([point, await world.strikes(point)]).not.toEqual([point, 0]);
+      expect(sum(seen, (user) => user.takeovers.length)).toBe(takeovers);
+      expect(sum(seen, (user) => user.unknown)).toBe(unknown);
+      note(row, seen);
+    },
+    90_000,
+  );
+});
+
+function pointsOf(row: CrashRow, n: number): string[] {
+  return [...new Set(faultsOf(row, n).map((fault) => fault.split('=')[0] ?? ''))];
 }
 
-async function restartRunners(): Promise<void> {
-  await Promise.all(RUNNERS.map((name) => margay.platform.restart(name)));
+const sum = (seen: readonly Seen[], of: (user: Seen) => number): number =>
+  seen.reduce((total, user) => total + of(user), 0);
+
+/** How long it took from a death to the first word of the next owner. */
+function note({ name }: CrashRow, seen: readonly Seen[]): void {
+  const died = world.deaths.find(({ process }) => process.startsWith('agent-runner'))?.at;
+  for (const { queuedAt, claimedAt, firstWordAt } of seen.flatMap(({ takeovers }) => takeovers)) {
+    const after = (at: number): string => ((at - (died ?? queuedAt)) / 1_000).toFixed(2);
+    const from = died === undefined ? 'it was taken back' : 'death';
+    figures.push(
+      `takeover, from ${from}: queued ${after(queuedAt)} s, claimed ${after(claimedAt)} s, first word ${after(firstWordAt)} s (${name})`,
+    );
+  }
 }
-
-async function countOf(sessionId: string, type: string): Promise<number> {
-  const frames = await margay.storedFrames(sessionId);
-  return frames.filter((text) => (JSON.parse(text) as { type: string }).type === type).length;
-}
-
-it('goes on elsewhere when its runner is killed in the middle of a shell command, which runs once', async () => {
-  margay.script(
-    byConversation(({ results }) =>
-      results.length === 0
-        ? callTools({
-            name: 'aider_shell_tool',
-            arguments: { command: 'echo once >> count.txt; sleep 3; wc -l < count.txt' },
-          })
-        : answer(results[0]?.content ?? ''),
-    ),
-  );
-  const session = await margay.sessionWith({});
-  const run = await session.query('go');
-  for await (const event of run.events()) if (event.type === 'tool_call') break;
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  await killRunners();
-  await restartRunners();
-  const result = await run.result();
-  expect(result.status).toBe('completed');
-  expect(JSON.parse(result.text)).toMatchObject({
-    kind: 'shell',
-    exit_code: 0,
-    stdout: expect.stringMatching(/^1\s*$/),
-  });
-  expect(await countOf(session.id, 'tool_result')).toBe(1);
-  expect(await countOf(session.id, 'completion')).toBe(1);
-}, 60_000);
-
-it('goes on when the control process is killed in the middle of a command, whose sandbox is gone with it', async () => {
-  margay.script(
-    byConversation(({ results }) =>
-      results.length < 3
-        ? callTools({ name: 'aider_shell_tool', arguments: { command: `sleep 1; echo ${results.length}` } })
-        : answer('outlived'),
-    ),
-  );
-  const session = await margay.sessionWith({});
-  const run = await session.query('go');
-  for await (const event of run.events()) if (event.type === 'tool_result') break;
-  await margay.platform.get('control').kill('SIGKILL');
-  await margay.platform.restart('control');
-  expect(await run.result()).toMatchObject({ status: 'completed', text: 'outlived' });
-  expect(await countOf(session.id, 'completion')).toBe(1);
-  // Runners that had no session service for more than ten seconds attach again, too.
-  await margay.platform.get('control').stop();
-  await new Promise((resolve) => setTimeout(resolve, 11_000));
-  await margay.platform.restart('control');
-  margay.script(() => answer('attached again'));
-  const next = await margay.sessionWith({});
-  expect(await (await next.query('go')).result()).toMatchObject({ text: 'attached again' });
-}, 60_000);
-
-it('hands a run over at SIGTERM', async () => {
-  margay.script(
-    byConversation(({ results }) =>
-      results.length === 0
-        ? callTools({ name: 'aider_shell_tool', arguments: { command: 'sleep 4; echo done' } })
-        : answer('handed over'),
-    ),
-  );
-  const session = await margay.sessionWith({});
-  const run = await session.query('go');
-  for await (const event of run.events()) if (event.type === 'tool_call') break;
-  await restartRunners();
-  expect(await run.result()).toMatchObject({ status: 'completed', text: 'handed over' });
-  expect(await countOf(session.id, 'tool_result')).toBe(1);
-}, 60_000);
-
-it('goes on where it was after everything was stopped and started again', async () => {
-  margay.script(
-    byConversation(({ results }) =>
-      results.length < 2
-        ? callTools({ name: 'read_file', arguments: { path: 'a.txt', limit: 10 + results.length } })
-        : answer('survived', { delayMs: 2_000 }),
-    ),
-  );
-  const session = await margay.sessionWith({ 'a.txt': 'a' });
-  const run = await session.query('go');
-  let results = 0;
-  for await (const event of run.events()) if (event.type === 'tool_result' && ++results === 2) break;
-  await margay.platform.stop();
-  await margay.startPlatform();
-  const again = margay.client.session(session.id);
-  for await (const item of again.stream())
-    if (item.type === 'completion') expect(item.payload.done_reason).toBe('completed');
-  expect(await countOf(session.id, 'tool_result')).toBe(2);
-  expect(await countOf(session.id, 'assistant')).toBe(1);
-}, 90_000);
-
-it('cancels: the model stream is closed, the processes are dead, and the session can be used again', async () => {
-  margay.script(
-    byConversation(() => callTools({ name: 'aider_shell_tool', arguments: { command: 'sleep 120 & sleep 120' } })),
-  );
-  const session = await margay.sessionWith({});
-  const run = await session.query('go');
-  for await (const event of run.events()) if (event.type === 'tool_call') break;
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  expect(await session.cancel()).toBe(true);
-  expect(await run.result()).toMatchObject({ status: 'canceled' });
-  margay.script(() => answer('usable'));
-  expect(await (await session.query('again')).result()).toMatchObject({ text: 'usable' });
-  expect(await session.cancel()).toBe(false);
-}, 60_000);
