@@ -121,3 +121,36 @@ describe('the first start', () => {
     await expect(access.bootstrap('secret')).rejects.toMatchObject({ reason: 'invalid_bootstrap_key' });
   });
 });
+
+describe('the share of a tenant', () => {
+  const repository = () =>
+    new AccessRepository(real.db.collection('tenants'), real.db.collection('members'), real.db.collection('keys'));
+
+  it('is a cap of 50 runs for a tenant that the operator makes, and what the installation says for the first one', async () => {
+    const made = await access.createTenant(`t-${randomBytes(4).toString('hex')}`, '');
+    await access.bootstrap(undefined);
+    const shares = await repository().shares([made, FIRST_TENANT, 'nobody']);
+    expect(shares.toSorted((a, b) => (b.maxRunning ?? 0) - (a.maxRunning ?? 0))).toEqual([
+      { tenantId: made, maxRunning: 50 },
+      { tenantId: FIRST_TENANT },
+    ]);
+  });
+
+  it('changes in part, and is announced', async () => {
+    const publish = jest.spyOn(bus, 'publish');
+    const made = await access.createTenant(`t-${randomBytes(4).toString('hex')}`, '');
+    await access.changeTenant(made, { weight: 30 });
+    await access.changeTenant(made, { concurrentRuns: 4 });
+    expect(await repository().shares([made])).toEqual([{ tenantId: made, weight: 30, maxRunning: 4 }]);
+    expect(publish).toHaveBeenCalledWith('margay.config.tenants', made);
+    publish.mockRestore();
+  });
+
+  it.each([{ weight: 0 }, { weight: 101 }, { weight: 1.5 }, { concurrentRuns: -1 }])('is never %j', async (change) => {
+    await expect(access.changeTenant(FIRST_TENANT, change)).rejects.toMatchObject({ reason: 'invalid_share' });
+  });
+
+  it('is of nobody where there is no such tenant', async () => {
+    await expect(access.changeTenant('nobody', { weight: 2 })).rejects.toMatchObject({ reason: 'tenant_not_found' });
+  });
+});

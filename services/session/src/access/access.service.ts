@@ -13,6 +13,8 @@ import { keyIdOf, makeKey, secretHash } from './api-key';
 
 const SLUG = /^[a-z0-9](-?[a-z0-9]){1,38}$/;
 const RESERVED_SLUGS = new Set(['platform', 'system', 'api', 'admin']);
+/** Cap of running runs of a tenant that the operator makes. */
+const CONCURRENT_RUNS = 50;
 const WEIGHT_MIN = 1;
 const WEIGHT_MAX = 100;
 const KEY_TTL_DAYS = 365;
@@ -59,7 +61,8 @@ export class AccessService {
         `'${slug}' is no slug: 2–39 lower-case letters, digits and single hyphens`,
       );
     const id = randomBytes(8).toString('hex');
-    if (!(await this.repository.insertTenant(tenantRow(id, slug, name || slug))))
+    const ceilings = { concurrentRuns: CONCURRENT_RUNS };
+    if (!(await this.repository.insertTenant({ ...tenantRow(id, slug, name || slug), ceilings })))
       throw new AlreadyExistsError('slug_taken', `a tenant '${slug}' exists`);
     return id;
   }
