@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { NotFoundError } from '@margay/errors';
 import { BlobStore } from '@margay/log';
 import { LRUCache } from 'lru-cache';
-import { GridFSBucket, type Collection, type Db, type ObjectId } from 'mongodb';
+import { GridFSBucket, ObjectId, type Collection, type Db } from 'mongodb';
 
 const HOUR_MS = 3_600_000;
 /** What was touched so lately needs no other touch: a commit that follows is stored long before anybody collects. */
@@ -14,6 +14,8 @@ const UNUSED_MS = 24 * HOUR_MS;
 /** What is in use is looked at again after this. */
 const RECHECK_MS = 7 * UNUSED_MS;
 const TOUCHES_MAX = 20_000;
+/** Before all ids. */
+const START = new ObjectId('000000000000000000000000');
 
 interface BlobMetadata {
   tenantId: string;
@@ -39,6 +41,8 @@ export class MongoBlobStore extends BlobStore {
   private readonly bucket: GridFSBucket;
   private readonly files: Collection<BlobFile>;
   private readonly chunks: Collection<{ _id: ObjectId; files_id: ObjectId; n: number }>;
+  /** The last upload that was looked at whether it is whole. */
+  private lookedAt = START;
   /** When this process touched a blob, on the monotonic clock. */
   private readonly touches = new LRUCache<string, number>({ max: TOUCHES_MAX });
 
@@ -125,6 +129,30 @@ export class MongoBlobStore extends BlobStore {
       removed += 1;
     }
     return removed;
+  }
+
+  /**
+   * Removes bytes of uploads that were broken off a day ago: they belong to no file. Looks at a bounded number of uploads
+   * behind the last one it looked at, round and round.
+   * @returns how many were removed
+   */
+  async collectBroken(limit: number, nowMs = Date.now()): Promise<number> {
+    const before = ObjectId.createFromTime(Math.floor((nowMs - UNUSED_MS) / 1_000));
+    const firsts = await this.chunks
+      .find({ files_id: { $gt: this.lookedAt, $lt: before }, n: 0 })
+      .sort({ files_id: 1 })
+      .limit(limit)
+      .toArray();
+    const ids = firsts.map(({ files_id: id }) => id);
+    this.lookedAt = firsts.length < limit ? START : (ids.at(-1) ?? START);
+    const files = await this.files
+      .find({ _id: { $in: ids } })
+      .project<{ _id: ObjectId }>({ _id: 1 })
+      .toArray();
+    const whole = new Set(files.map(({ _id }) => _id.toHexString()));
+    const broken = ids.filter((id) => !whole.has(id.toHexString()));
+    for (const id of broken) await this.chunks.deleteMany({ files_id: id });
+    return broken.length;
   }
 
   private isFresh(tenantId: string, id: string): boolean {

@@ -1,6 +1,7 @@
 import { sessionsPb } from '@margay/contracts';
 import { ForkWriter, isHalfMade, verifyLog, type CommitDocument, type ForkPlan } from '@margay/log';
 import { createCommand } from '@margay/testing';
+import { ObjectId } from 'mongodb';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { SessionRepository } from '../effects/session.repository';
@@ -10,6 +11,8 @@ import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 import { settleFork } from './fork-sweep';
 import { blobSweep, tagSweep } from './sweeps';
+
+jest.setTimeout(30_000);
 
 const harness = new SessionHarness();
 let store: MongoCommitStore;
@@ -44,6 +47,8 @@ async function session(answer = 'the answer'): Promise<string> {
 }
 
 async function run(sessionId: string, text: string, answer: string): Promise<{ kind: string; text?: unknown }[]> {
+  // Who misses heartbeats gets no run.
+  runner.heartbeat([]);
   await harness.accept(sessionId, text);
   const journal = await runner.openJournal(await runner.assignOf(sessionId));
   await journal.finish(answer);
@@ -369,6 +374,23 @@ describe('the collector of blobs', () => {
     await expect(store.insert({ ...last, records: [record] })).rejects.toMatchObject({ reason: 'blob_lost' });
     await store.insert(last);
     expect(await store.insert({ ...last, records: [record] })).toBe('exists');
+  });
+
+  it('removes what is left of uploads that broke off, and nothing of whole ones', async () => {
+    const chunks = (await harness.db()).collection('fs.chunks');
+    const whole = await blobs.put('default', Buffer.from('whole'));
+    const broken = new ObjectId();
+    await chunks.insertMany([0, 1].map((n) => ({ files_id: broken, n, data: Buffer.from('x') })));
+    // Two at a time, so that it takes several rounds.
+    const rounds = async (afterMs: number): Promise<number> => {
+      let removed = 0;
+      for (let round = 0; round < 20; round++) removed += await blobs.collectBroken(2, Date.now() + afterMs);
+      return removed;
+    };
+    expect(await rounds(0)).toBe(0);
+    expect(await rounds(DAY_MS + 60_000)).toBe(1);
+    expect(await chunks.countDocuments({ files_id: broken })).toBe(0);
+    expect((await blobs.get('default', whole)).toString()).toBe('whole');
   });
 
   it('is a sweep with a lease of its own that begins once the store has answered for a while', () => {

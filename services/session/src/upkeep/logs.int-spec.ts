@@ -11,6 +11,8 @@ import { OperatorStore } from './operator-store';
 import { projectionsIn } from './projections';
 import { logSweep, queueSweep } from './queue-sweeps';
 
+jest.setTimeout(30_000);
+
 const real = new RealStore();
 let store: MongoCommitStore;
 let sessions: SessionRepository;
@@ -118,6 +120,29 @@ describe('verification of what is stored', () => {
       { _id: fourthId, ...ofThird },
     ]);
     expect((await verify(log)).fault?.c).toBe(3);
+  });
+
+  it('finds nothing wrong with a log that is being written meanwhile', async () => {
+    const log = await stored(asked);
+    let tip = tipOf(log.at(-1) as CommitDocument);
+    let isWriting = true;
+    const writing = (async () => {
+      for (let i = 0; i < 300; i++) {
+        const { document } = fold(tip, [hashed(messageCommand(`more ${i}`))], Date.now() * 1_000);
+        await store.insert(document as CommitDocument);
+        tip = tipOf(document as CommitDocument);
+      }
+      isWriting = false;
+    })();
+    const lengths: number[] = [];
+    while (isWriting) {
+      const { commits, fault } = await verify(log);
+      expect(fault).toBeUndefined();
+      lengths.push(commits);
+    }
+    await writing;
+    expect(lengths).toEqual(lengths.toSorted((a, b) => a - b));
+    expect((await verify(log)).commits).toBe(305);
   });
 
   it('walks through all sessions, or those of one tenant', async () => {

@@ -53,12 +53,15 @@ export interface BlobSweepPorts {
   store: MongoCommitStore;
 }
 
-/** Blobs that no commit refers to. */
+/** Blobs that no commit refers to, and what is left of uploads that broke off. */
 export function blobSweep({ blobs, store }: BlobSweepPorts): Sweep {
   return {
     name: 'blobs',
     everyMs: MINUTE_MS,
     settleMs: BLOBS_SETTLE_MS,
-    sweep: () => blobs.collect((tenantId, id) => store.refersTo(tenantId, id), BATCH),
+    async sweep() {
+      const unused = await blobs.collect((tenantId, id) => store.refersTo(tenantId, id), BATCH);
+      return unused + (await blobs.collectBroken(BATCH));
+    },
   };
 }
