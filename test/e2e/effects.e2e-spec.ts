@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { answer, byConversation, callTools, type ScriptedToolCall } from '@margay/testing';
 import type { EffectClass } from './effects/effect-server';
 import { EffectWorld, EXECUTOR, RUNNERS } from './effects/effect-world';
-import { until } from './effects/survivors';
+import { ancestorWith, processesAppear, processesWith, until } from './effects/survivors';
 
 jest.setTimeout(120_000);
 
@@ -141,6 +141,35 @@ describe('a call in the sandbox', () => {
       stdout: expect.stringMatching(/^before\nafter\n1\n?$/),
     });
     expect(await world.payloadsOf(session, 'tool_result')).toMatchObject([{ success: true }]);
+  });
+});
+
+describe('a sandbox that dies in the middle of a command (pain 28)', () => {
+  it('makes the outcome unknown, keeps the workspace, and the run goes on in another one', async () => {
+    const folder = await world.margay.workspace({ 'count.txt': '' });
+    const word = `8${process.pid}`;
+    const shell = (command: string): ScriptedToolCall => ({
+      name: 'aider_shell_tool',
+      arguments: { command, timeout: 600 },
+    });
+    world.margay.script(
+      byConversation(({ results }) => {
+        if (results.length === 0) return callTools(shell(`echo x >> count.txt; sleep ${word}`));
+        if (results.length === 1) return callTools(shell('wc -l < count.txt'));
+        return answer(results.map(({ content }) => content).join(' then '));
+      }),
+    );
+    const session = await world.margay.client.sessions.create({ cwd: folder });
+    const run = await session.query('go');
+    await processesAppear(word, 1);
+    const [command = 0] = await processesWith(word);
+    process.kill(await ancestorWith('sandboxd', command), 'SIGKILL');
+    const { status, text } = await run.result();
+    expect(status).toBe('completed');
+    expect(text).toMatch(/^ERROR: The outcome of 'aider_shell_tool' is unknown.* then .*"stdout":"1\\n"/);
+    expect(await world.payloadsOf(session, 'tool_result')).toMatchObject([{ outcome: 'unknown' }, { success: true }]);
+    expect(await world.payloadsOf(session, 'run_note')).toHaveLength(1);
+    expect(await processesWith(word)).toEqual([]);
   });
 });
 

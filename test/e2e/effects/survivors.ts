@@ -11,6 +11,14 @@ export async function processesWith(word: string): Promise<number[]> {
   return found.filter((pid) => pid > 0);
 }
 
+/** The nearest process above this one that has the word in its command line. */
+export async function ancestorWith(word: string, pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'latin1');
+  const parent = Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1] ?? 0);
+  if (parent <= 1) throw new Error(`no process above ${pid} has ${word}`);
+  return (await commandOf(String(parent))).includes(word) ? parent : ancestorWith(word, parent);
+}
+
 async function commandOf(pid: string): Promise<string> {
   // One that is gone, or a zombie, has none.
   return readFile(`/proc/${pid}/cmdline`, 'latin1').catch(() => '');
