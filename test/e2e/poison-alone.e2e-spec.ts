@@ -85,8 +85,9 @@ async function doneReasons(run: Run): Promise<unknown[]> {
 }
 
 describe('a run in a process of its own', () => {
-  it('completes there, and the process ends', async () => {
+  it('completes there, and the process ends: then, and not by a signal that is meant for its runner', async () => {
     const { run, open, child } = await suspicious();
+    process.kill(child, 'SIGTERM');
     open();
     expect(await run.result()).toMatchObject({ status: 'completed', text: 'at last' });
     await gone(child);

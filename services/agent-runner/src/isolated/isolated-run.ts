@@ -95,7 +95,7 @@ export class IsolatedRun implements DrivenRun {
     child.on('message', (message) => this.heard(message));
     return new Promise((resolve, reject) => {
       // A process that can't be started, or a channel that is gone: of the latter the exit tells more.
-      child.once('error', (error) => (child.pid === undefined ? reject(error) : undefined));
+      child.on('error', (error) => (child.pid === undefined ? reject(error) : undefined));
       let death: Death | undefined;
       const settle = (): void => {
         // Its last words may come after its exit, never after the channel is closed.

@@ -38,6 +38,8 @@ const WATCH_HEAP_MB = 16;
 /** Nobody may drive a run whose runner is gone: it is driven elsewhere by then. */
 export function endWithParent(): void {
   process.once('disconnect', () => process.exit(EXIT.orphaned));
+  // A signal to the whole process group reaches the runner as well, which says when to stop.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => undefined);
   const resourceLimits = { maxOldGenerationSizeMb: WATCH_HEAP_MB };
   new Worker(WATCH, { eval: true, workerData: process.ppid, resourceLimits, execArgv: [] }).unref();
 }
