@@ -1,5 +1,6 @@
+import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { RULES, isRule, type Rule } from './rules';
+import { NOT_SWITCHED, RULES, isRule, type Rule } from './rules';
 import { simulate, type SimulationResult } from './simulate';
 import { serveAsWorker, WorkerPool, type Task } from './worker-pool';
 
@@ -12,7 +13,7 @@ const USAGE = `npm run test:sim -- [--seeds FROM-TO] [--off RULE,…] [--stress]
   --ablate  for each rule the first seed of the range that shows its absence
 
 ${Object.entries(RULES)
-  .map(([rule, text]) => `  ${rule.padEnd(22)} ${text}`)
+  .map(([rule, text]) => `  ${rule.padEnd(24)} ${text}`)
   .join('\n')}
 `;
 const CHUNK = 20;
@@ -31,7 +32,7 @@ async function main(): Promise<number> {
       trace: { type: 'string' },
       stress: { type: 'boolean', default: false },
       ablate: { type: 'boolean', default: false },
-      workers: { type: 'string', default: '2' },
+      workers: { type: 'string', default: String(Math.min(4, availableParallelism())) },
       help: { type: 'boolean', default: false },
     },
   });
@@ -103,8 +104,11 @@ async function ablate(pool: WorkerPool, { from, to }: Range, isStress: boolean):
     const result = found.get(rule);
     const first = result?.violations[0];
     isEachCaught &&= result !== undefined;
-    print(`${rule.padEnd(22)} ${result && first ? `seed ${result.seed}: ${first.kind}` : 'NOT CAUGHT'}`);
+    const seen = result && first ? `seed ${result.seed}: ${first.kind}` : 'NOT CAUGHT';
+    print(`${rule.padEnd(24)} ${seen.padEnd(38)} ${RULES[rule]}`);
   }
+  print('\nwithout a switch:');
+  for (const [rule, why] of NOT_SWITCHED) print(`  ${rule}: ${why}`);
   return isEachCaught ? 0 : 1;
 }
 

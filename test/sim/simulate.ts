@@ -7,10 +7,10 @@ import { checkAnswers } from './checks/check-answers';
 import { checkLog } from './checks/check-log';
 import { checkProjections, checkReaders } from './checks/check-views';
 import { Clients } from './clients/clients';
-import { Epilogue } from './scenes/epilogue';
+import { playEpilogue } from './scenes/epilogue';
 import { Faults } from './scenes/faults';
 import { Gateway } from './streams/gateway';
-import { logOf, rest } from './scenes/rest';
+import { rest } from './scenes/rest';
 import { Reader } from './streams/reader';
 import { Replica } from './session/replica';
 import { Runner } from './runner/runner';
@@ -29,15 +29,27 @@ export interface SimulationResult {
 /** Plays one seed from the first command to the last check. */
 export async function simulate(options: WorldOptions): Promise<SimulationResult> {
   const world = new World(options);
+  const note = (error: unknown): void => world.fail('unhandled rejection', String((error as Error).stack));
+  process.on('unhandledRejection', note);
+  try {
+    return await play(world, options.seed);
+  } finally {
+    // Node tells of rejections once nothing else is to be done.
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off('unhandledRejection', note);
+  }
+}
+
+async function play(world: World, seed: number): Promise<SimulationResult> {
   const cast = createCast(world);
   new Faults(world, cast).start();
   await world.time.run(FAULTS_MS, () => false);
   heal(world, cast);
   await rest(world, cast);
-  await new Epilogue(world, cast).play();
+  await playEpilogue(world, cast);
   check(world, cast);
   const { violations, counts, time } = world;
-  return { seed: options.seed, violations, counts, events: time.events, virtualMs: time.nowMs };
+  return { seed, violations, counts, events: time.events, virtualMs: time.nowMs };
 }
 
 function createCast(world: World): Cast {
@@ -68,7 +80,7 @@ function heal(world: World, { replicas, runners, executors, gateways }: Cast): v
 
 function check(world: World, { readers }: Cast): void {
   for (const sessionId of world.sessionIds) {
-    const documents = logOf(world, sessionId);
+    const documents = world.store.documentsOf(sessionId);
     checkLog(world, sessionId, documents);
     checkAnswers(world, sessionId, documents);
     checkProjections(world, sessionId, documents);

@@ -1,6 +1,5 @@
 import type { Command, CommitOutcome } from '@margay/log';
 import { createCommand } from '@margay/testing';
-import { logOf } from '../scenes/rest';
 import type { Replica } from '../session/replica';
 import { SimProcess } from '../world/sim-process';
 import type { World } from '../world/world';
@@ -174,11 +173,10 @@ export class Clients extends SimProcess {
 
 /** Where the last turn begins. */
 function lastTurn(world: World, sessionId: string): { seq: number; ts: number; runId: string } | undefined {
-  const documents = logOf(world, sessionId);
-  const head = documents.at(-1)?.head;
+  const head = world.store.headOf(sessionId);
   if (!head?.lastRun || head.run) return undefined;
   const runId = head.lastRun.id;
-  const frames = documents.flatMap(({ events }) => events);
+  const frames = world.store.documentsOf(sessionId).flatMap(({ events }) => events);
   const asked = frames.find(({ frame }) => frame.includes('"type":"user"') && frame.includes(`"run_id":"${runId}"`));
   return asked && { seq: asked.seq, ts: asked.ts, runId };
 }

@@ -1,4 +1,3 @@
-import { logOf } from '../scenes/rest';
 import { isCut, type Reader } from '../streams/reader';
 import type { World } from '../world/world';
 
@@ -19,7 +18,7 @@ export class Expectations {
   }
 
   private isCut(sessionId: string, runId: string): boolean {
-    const documents = logOf(this.world, sessionId);
+    const documents = this.world.store.documentsOf(sessionId);
     const cuts = documents.at(-1)?.head.cuts ?? [];
     const end = documents
       .flatMap(({ events }) => events)

@@ -1,6 +1,5 @@
 import { runRequest } from '@margay/testing';
 import type { RunRequest } from '@margay/log';
-import { logOf } from '../scenes/rest';
 import type { World } from '../world/world';
 import type { Clients } from './clients';
 
@@ -27,7 +26,7 @@ export class People {
   async watch(): Promise<void> {
     for (;;) {
       await this.clients.sleep(LOOK_EVERY_MS);
-      const open = logOf(this.world, this.sessionId).at(-1)?.head.questions ?? [];
+      const open = this.world.store.headOf(this.sessionId)?.questions ?? [];
       for (const { callId } of open) this.see(callId);
     }
   }

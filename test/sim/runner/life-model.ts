@@ -30,7 +30,8 @@ export class LifeModel extends Model {
     await this.think(signal, onText);
     if (world.areFaultsOn && random.chance(0.04)) throw new ModelFailure('server', 'the model has a bad moment');
     const isLast = step > world.plans.stepsOf(life.runId) || request.tools.length === 0;
-    const wanted = isLast ? 0 : random.chance(0.1) ? 0 : random.integer(1, 3);
+    const isMail = world.plans.isMail(life.runId);
+    const wanted = isLast ? 0 : isMail ? 1 : random.chance(0.1) ? 0 : random.integer(1, 3);
     const toolCalls = Array.from({ length: wanted }, (_, index) => ({
       providerCallId: `call_${index}`,
       ...this.wish(),
@@ -42,6 +43,7 @@ export class LifeModel extends Model {
   private wish(): { name: string; argumentsText: string } {
     const { world } = this.life.runner;
     const { random } = world;
+    if (world.plans.isMail(this.life.runId)) return { name: 'mail', argumentsText: '{"n":"long"}' };
     if (!random.chance(0.06))
       return { name: random.pick(TOOLS).tool_id, argumentsText: JSON.stringify({ n: world.nextId('n') }) };
     const limit = random.chance(0.5) ? { timeout_seconds: random.integer(1, 8) } : {};
@@ -57,6 +59,7 @@ export class LifeModel extends Model {
     world.count(assignment.isIsolated ? 'process apart killed by its run' : 'runner killed by its run');
     if (assignment.isIsolated) life.die();
     else {
+      world.plans.killed(life.runId);
       runner.kill();
       world.time.at(world.random.between(300, 3_000), () => runner.start());
     }

@@ -1,13 +1,27 @@
 import type { World } from '../world/world';
 
+/** The second loss is one too many; a third may be under way by then. */
+const KILLS_MAX = 3;
+
 /** What the model will do in each run: how many steps it takes is the same on every runner that drives it. */
 export class Plans {
-  /** A run whose model thinks for half a minute. */
-  slowRunId: string | undefined;
+  /** Runs of scenes: one whose model thinks for half a minute, one that sends a mail which takes long. */
+  private readonly roles = new Map<string, 'slow' | 'mail'>();
   private readonly steps = new Map<string, number>();
+  private readonly kills = new Map<string, number>();
   private readonly killers = new Map<string, boolean>();
 
   constructor(private readonly world: World) {}
+
+  cast(runId: string, role: 'slow' | 'mail'): void {
+    this.roles.set(runId, role);
+    this.killers.set(runId, false);
+    this.steps.set(runId, 1);
+  }
+
+  isMail(runId: string): boolean {
+    return this.roles.get(runId) === 'mail';
+  }
 
   stepsOf(runId: string): number {
     const known = this.steps.get(runId) ?? this.world.random.integer(0, 5);
@@ -17,12 +31,19 @@ export class Plans {
 
   /** A run that ends whatever process drives it. */
   isKiller(runId: string): boolean {
-    const known = this.killers.get(runId) ?? (!this.isSlow(runId) && this.world.random.chance(0.015));
+    const known = this.killers.get(runId) ?? (!this.roles.has(runId) && this.world.random.chance(0.015));
     this.killers.set(runId, known);
     return known;
   }
 
+  /** Runners that this run has ended, and what was not meant to be ended with it. */
+  killed(runId: string): void {
+    const kills = (this.kills.get(runId) ?? 0) + 1;
+    this.kills.set(runId, kills);
+    if (kills > KILLS_MAX) this.world.fail('killed again', `${runId} has ended ${kills} runners`);
+  }
+
   isSlow(runId: string): boolean {
-    return this.slowRunId === runId;
+    return this.roles.get(runId) === 'slow';
   }
 }

@@ -102,7 +102,7 @@ export class RunLife {
 
   private async handOver(): Promise<void> {
     try {
-      await this.journal.release('drain');
+      await this.journal.release(this.runner.world.has('drainsNeverCount') ? 'drain' : 'failed');
     } catch (error) {
       if (!(error instanceof RunStopped)) throw error;
     }

@@ -7,7 +7,8 @@ import type { World } from '../world/world';
 
 const HEARTBEAT_MS = 5_000;
 /** A runner that hears nothing for this long stops its runs by itself. */
-const SELF_ABORT_MS = 10_000;
+const SELF_FENCE_MS = 10_000;
+const BACK_OFF_MAX_MS = 1_000;
 
 export interface Assignment {
   sessionId: string;
@@ -27,6 +28,8 @@ export class Runner extends SimProcess {
   private readonly everHeld = new Set<string>();
   private attachment: { link: Link; replica: Replica } | undefined;
   private answeredAtMs = 0;
+  /** When the present stream was opened. */
+  private connectedAtMs = 0;
 
   constructor(
     world: World,
@@ -41,7 +44,9 @@ export class Runner extends SimProcess {
     this.instance = `${this.name}#${this.life}`;
     this.lives.clear();
     this.everHeld.clear();
+    this.answeredAtMs = this.world.time.nowMs;
     this.spawn(() => this.attachForEver());
+    this.spawn(() => this.beatForEver());
   }
 
   onBeatAnswered(): void {
@@ -100,31 +105,38 @@ export class Runner extends SimProcess {
 
   private async attachForEver(): Promise<void> {
     const { world } = this;
+    let backOffMs = 5;
     for (;;) {
       const replica = world.random.pick(this.replicas);
       const link = new Link(this, replica);
       this.attachment = { link, replica };
-      this.answeredAtMs = world.time.nowMs;
+      this.connectedAtMs = world.time.nowMs;
       link.send(replica, () => replica.dispatcher.attach(this, link));
-      const closed = new Promise<void>((resolve) => link.onClose(this, resolve));
-      this.beat(link, replica);
-      await closed;
-      await this.sleep(world.random.between(5, 200));
+      this.beat();
+      await new Promise<void>((resolve) => link.onClose(this, resolve));
+      await this.sleep(world.random.between(backOffMs / 2, backOffMs * 2));
+      backOffMs = this.answeredAtMs > this.connectedAtMs ? 5 : Math.min(2 * backOffMs, BACK_OFF_MAX_MS);
     }
   }
 
-  private beat(link: Link, replica: Replica): void {
-    this.after(HEARTBEAT_MS, () => {
-      if (!link.isOpen) return;
-      if (this.world.time.nowMs - this.answeredAtMs > SELF_ABORT_MS) {
-        this.world.count('runner stopped itself');
-        for (const life of this.lives.values()) life.stop('fenced');
-        link.close();
-        return;
-      }
-      const listed = [...this.lives.keys()];
-      link.send(replica, () => replica.dispatcher.heartbeat(this, link, listed));
-      this.beat(link, replica);
+  private async beatForEver(): Promise<void> {
+    for (;;) {
+      await this.sleep(HEARTBEAT_MS);
+      this.beat();
+    }
+  }
+
+  private beat(): void {
+    const { attachment, world } = this;
+    const { nowMs } = world.time;
+    const listed = [...this.lives.keys()];
+    attachment?.link.send(attachment.replica, () => {
+      attachment.replica.dispatcher.heartbeat(this, attachment.link, listed);
     });
+    if (nowMs - this.answeredAtMs > SELF_FENCE_MS && this.lives.size > 0 && world.has('selfFencing')) {
+      world.count('runner stopped itself');
+      for (const life of this.lives.values()) life.stop('fenced');
+    }
+    if (nowMs - Math.max(this.answeredAtMs, this.connectedAtMs) > SELF_FENCE_MS) attachment?.link.close();
   }
 }

@@ -6,6 +6,7 @@ const BEAT_MS = 1_000;
 /** A caller whose beat stands still for so long on the observer's clock is gone. */
 const GONE_AFTER_MS = 5_000;
 const LOOK_EVERY_MS = 500;
+const LONG_MS = 12_000;
 
 /** Effects that no journal knows of, e.g. a mail: a row in the store says that the call was sent before it is. */
 export class OutsideCalls {
@@ -84,11 +85,12 @@ export class OutsideCalls {
     }
   }
 
-  private async perform({ callId, effect, epoch }: ToolCall): Promise<string> {
+  private async perform({ callId, effect, epoch, argumentsText }: ToolCall): Promise<string> {
     const { executor } = this;
     const { effects, random } = executor.world;
     const execution = effects.start({ callId, effect, epoch, incarnation: undefined });
-    await executor.sleep(random.chance(0.2) ? random.between(500, 5_000) : random.between(1, 100));
+    const isLong = argumentsText.includes('long');
+    await executor.sleep(isLong ? LONG_MS : random.chance(0.2) ? random.between(500, 5_000) : random.between(1, 100));
     effects.takeEffect(execution);
     await executor.sleep(random.between(1, 50));
     return execution.text;

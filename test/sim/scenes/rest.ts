@@ -1,4 +1,3 @@
-import { commitKey, type CommitDocument } from '@margay/log';
 import type { Cast } from '../cast';
 import type { World } from '../world/world';
 
@@ -6,30 +5,20 @@ import type { World } from '../world/world';
 export const REST_MS = 150_000;
 const LOOK_EVERY_MS = 250;
 
-/** A session's commits in order, as the store's primary has them. */
-export function logOf(world: World, sessionId: string): CommitDocument[] {
-  const documents: CommitDocument[] = [];
-  for (let c = 1; ; c++) {
-    const entry = world.store.entries.get(commitKey(sessionId, c));
-    if (!entry) return documents;
-    documents.push(entry.document);
-  }
-}
-
 /** What is still under way; undefined when all is done. */
 function unrest(world: World, { readers, replicas, clients }: Cast): string | undefined {
   const { store } = world;
   if (clients.playing > 0) return 'clients wait for answers';
   if (!store.isUp) return 'the store is down';
-  const heads = new Map(world.sessionIds.map((sessionId) => [sessionId, logOf(world, sessionId).at(-1)?.head]));
-  for (const [sessionId, head] of heads) {
+  for (const sessionId of world.sessionIds) {
+    const head = store.headOf(sessionId);
     if (!head) return `${sessionId} does not exist`;
     if (head.run) return `run ${JSON.stringify(head.run)} at epoch ${head.epoch}`;
   }
   if (store.due.size > 0) return `effects of ${[...store.due.keys()].join(' ')}`;
   for (const replica of replicas) if (!replica.isAlive || replica.isPaused) return `${replica.name} is not back`;
   for (const { name, frames, isAtEnd, sessionId } of readers) {
-    const seq = heads.get(sessionId)?.seq ?? 0;
+    const seq = store.headOf(sessionId)?.seq ?? 0;
     const last = frames.at(-1)?.seq ?? 0;
     if (!isAtEnd || last < seq) return `${name} has frames up to ${last} of ${seq}`;
   }

@@ -31,7 +31,7 @@ export class Dispatcher {
   start(): void {
     const { replica } = this;
     replica.spawn(() => this.pollForEver());
-    replica.world.broker.subscribe(replica, (message) => {
+    replica.world.broker.subscribe(replica, { subjects: ['dispatch'] }, (message) => {
       if (message.kind === 'dispatch') replica.spawn(() => this.dispatch());
     });
   }
@@ -59,14 +59,11 @@ export class Dispatcher {
     const { replica } = this;
     const name = runner.instance;
     replica.spawn(async () => {
-      try {
-        await replica.store.updateRow('runners', name, (row) =>
-          row ? { ...row, beat: row.beat + 1, isLost: false, listed } : undefined,
-        );
-        link.send(runner, () => runner.onBeatAnswered());
-      } catch {
-        replica.world.count('heartbeat without an answer');
-      }
+      // Answered without the store: a runner works on while that is away.
+      link.send(runner, () => runner.onBeatAnswered());
+      await replica.store
+        .updateRow('runners', name, (row) => (row ? { ...row, beat: row.beat + 1, isLost: false, listed } : undefined))
+        .catch(() => replica.world.count('beat not stored'));
     });
   }
 
@@ -77,7 +74,9 @@ export class Dispatcher {
       replica.spawn(async () => {
         await replica.store.persist(() =>
           replica.store.updateRow('runners', name, (row) =>
-            row?.generation === attached.generation ? { ...row, isLost: true } : undefined,
+            row && (row.generation === attached.generation || !replica.world.has('generationGuard'))
+              ? { ...row, isLost: true }
+              : undefined,
           ),
         );
       }),
@@ -88,17 +87,31 @@ export class Dispatcher {
     const { replica } = this;
     for (;;) {
       await replica.sleep(replica.world.random.between(700, 1_300));
-      await this.dispatch();
-      await this.watchRunners();
+      await this.look();
     }
   }
 
-  private async dispatch(): Promise<void> {
+  /** At the queue, at questions whose time is over, and at the runners of what runs. */
+  private async look(): Promise<void> {
+    const { effects, store, world } = this.replica;
+    try {
+      const runs = (await store.rows('runs')).map(([, row]) => row);
+      if (world.has('pollQueue')) await this.dispatch(runs);
+      const running = runs.filter(({ state }) => state === 'running');
+      if (running.length > 0) await this.watchRunners(running);
+      await effects.expireQuestions(runs);
+    } catch {
+      // While the store is away nobody's beat can move: the count starts afresh.
+      if (world.has('outageCountsForNobody')) this.beats.clear();
+    }
+  }
+
+  private async dispatch(rows?: RunRow[]): Promise<void> {
     const { world, store } = this.replica;
     const free = [...this.attached.values()].filter(({ link }) => link.isOpen);
     if (free.length === 0) return;
-    const rows = await store.rows('runs').catch(() => []);
-    for (const [, row] of rows) if (row.state === 'queued') await this.claim(row, world.random.pick(free));
+    const known = rows ?? (await store.rows('runs').catch(() => [])).map(([, row]) => row);
+    for (const row of known) if (row.state === 'queued') await this.claim(row, world.random.pick(free));
   }
 
   private async claim(row: RunRow, { runner, link }: Attached): Promise<void> {
@@ -113,7 +126,7 @@ export class Dispatcher {
     );
     if ('failed' in outcome) return;
     if (!outcome.ok) return this.correctRow(row, outcome.head);
-    const isIsolated = outcome.head.run?.isolated === true;
+    const isIsolated = outcome.head.run?.isolated === true && world.has('isolatesSuspects');
     const assigned = { sessionId, runId, epoch: Number(outcome.answer.epoch), c: outcome.c, isIsolated };
     if (world.areFaultsOn && world.random.chance(0.06)) return world.count('assignment lost');
     link.send(runner, () => runner.onAssigned(assigned));
@@ -143,16 +156,9 @@ export class Dispatcher {
       .catch(() => undefined);
   }
 
-  private async watchRunners(): Promise<void> {
-    const { store } = this.replica;
-    try {
-      const runs = await store.rows('runs');
-      const runners = new Map(await store.rows('runners'));
-      for (const [, row] of runs) if (row.state === 'running') this.watchRun(row, runners.get(row.owner ?? ''));
-    } catch {
-      // While the store is away nobody's beat can move: the count starts afresh.
-      this.beats.clear();
-    }
+  private async watchRunners(running: RunRow[]): Promise<void> {
+    const runners = new Map(await this.replica.store.rows('runners'));
+    for (const row of running) this.watchRun(row, runners.get(row.owner ?? ''));
   }
 
   private watchRun(row: RunRow, runner: RunnerRow | undefined): void {

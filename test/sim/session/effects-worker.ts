@@ -1,4 +1,5 @@
 import { commitKey, type CommitDocument, type Effect, type Head } from '@margay/log';
+import type { RunRow } from '../store/sim-store';
 import { ProcessClock } from '../world/sim-process';
 import type { Replica } from './replica';
 
@@ -14,7 +15,6 @@ export class EffectsWorker {
   start(): void {
     const { replica } = this;
     if (replica.world.has('effectsJanitor')) replica.spawn(() => this.sweepForEver());
-    if (replica.world.has('questionsExpire')) replica.spawn(() => this.expireForEver());
   }
 
   /** Applies the effects of a commit that this replica stored, or gives up in time. */
@@ -51,16 +51,10 @@ export class EffectsWorker {
   }
 
   /** Times questions out, whether their run waits, is queued, or is driven. */
-  private async expireForEver(): Promise<void> {
-    const { replica } = this;
-    const clock = new ProcessClock(replica);
-    for (;;) {
-      await replica.sleep(replica.world.random.between(800, 1_500));
-      const rows = await replica.store.rows('runs').catch(() => []);
-      const nowTs = clock.nowMicros();
-      for (const [, { dueTs, sessionId }] of rows)
-        if (dueTs !== null && dueTs <= nowTs) await this.expire(sessionId, nowTs);
-    }
+  async expireQuestions(rows: readonly RunRow[]): Promise<void> {
+    if (!this.replica.world.has('questionsExpire')) return;
+    const nowTs = new ProcessClock(this.replica).nowMicros();
+    for (const { dueTs, sessionId } of rows) if (dueTs !== null && dueTs <= nowTs) await this.expire(sessionId, nowTs);
   }
 
   private async expire(sessionId: string, nowTs: number): Promise<void> {
@@ -76,8 +70,12 @@ export class EffectsWorker {
   }
 
   private async applyAll(document: CommitDocument): Promise<void> {
+    const { store, world } = this.replica;
+    const clear = (): Promise<void> => store.clearDue(commitKey(document.sessionId, document.c));
+    if (document.effects.length === 0) return;
+    if (!world.has('markClearedLast')) await clear();
     for (const effect of document.effects) await this.applyOne(document, effect);
-    if (document.effects.length > 0) await this.replica.store.clearDue(commitKey(document.sessionId, document.c));
+    await clear();
   }
 
   private async applyOne(document: CommitDocument, effect: Effect): Promise<void> {

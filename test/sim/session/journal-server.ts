@@ -27,7 +27,7 @@ export class JournalServer {
 
   start(): void {
     const { replica } = this;
-    replica.world.broker.subscribe(replica, (message) => {
+    replica.world.broker.subscribe(replica, { subjects: ['commit'] }, (message) => {
       if (message.kind === 'commit') this.onHead(message.head);
     });
   }

@@ -1,4 +1,12 @@
-import { CommitLoop, readTip, type Command, type CommitDocument, type CommitOutcome, type Head } from '@margay/log';
+import {
+  CommitLoop,
+  readTip,
+  type Command,
+  type CommitDocument,
+  type CommitOutcome,
+  type Head,
+  type StoredFrame,
+} from '@margay/log';
 import { Dispatcher } from './dispatcher';
 import { EffectsWorker } from './effects-worker';
 import { JournalServer } from './journal-server';
@@ -14,11 +22,12 @@ export class Replica extends SimProcess {
   store!: StoreClient;
   loop!: CommitLoop;
   dispatcher!: Dispatcher;
+  effects!: EffectsWorker;
   journals!: JournalServer;
 
   boot(): void {
     this.store = new StoreClient(this);
-    const effects = new EffectsWorker(this);
+    const effects = (this.effects = new EffectsWorker(this));
     this.journals = new JournalServer(this);
     this.loop = new CommitLoop({
       store: this.store,
@@ -67,11 +76,18 @@ export class Replica extends SimProcess {
     const { world } = this;
     world.trace(this.name, `stored ${sessionId} ${c} ${document.commitIds.join(' ')}`);
     const isLarge = events.reduce((sum, { frame }) => sum + frame.length, 0) > LIVE_MAX_CHARS;
-    world.broker.publish({ kind: 'commit', sessionId, c, frames: isLarge ? undefined : events, head });
+    const frames = world.has('servedAsStored') ? events : events.map(madeAnew);
+    world.broker.publish({ kind: 'commit', sessionId, c, frames: isLarge ? undefined : frames, head });
   }
 }
 
 export function describe(outcome: CommitOutcome | { failed: string }): string {
   if ('failed' in outcome) return `failed ${outcome.failed}`;
   return outcome.ok ? `stored at ${outcome.c}` : `refused ${outcome.rejection.reason} at ${outcome.head.c}`;
+}
+
+/** The same event serialised another time, by somebody who orders its fields as they please. */
+function madeAnew({ frame, ...where }: StoredFrame): StoredFrame {
+  const { ts, ...event } = JSON.parse(frame) as { ts: string };
+  return { ...where, frame: JSON.stringify({ ...event, ts }) };
 }

@@ -69,6 +69,8 @@ export class SimStore {
   readonly toolCalls = new Map<string, ToolCallRow>();
   /** Commits whose effects are not known to be applied, with the time from which that is the janitor's. */
   readonly due = new Map<string, number>();
+  /** Per session its commits by number, the first at 0. */
+  private readonly lanes = new Map<string, (StoredEntry | undefined)[]>();
   private readonly byCommitId = new Map<string, StoredEntry>();
   private pending: Write[] = [];
   private acknowledgeAtMs = 0;
@@ -90,12 +92,17 @@ export class SimStore {
       insertedAtMs: world.time.nowMs,
       acknowledgedAtMs: Infinity,
     };
+    const lane = this.laneOf(document.sessionId);
     entries.set(document._id, entry);
+    if (!world.has('commitsNeverChange')) this.tamper(lane[document.c - 3]);
+    lane[document.c - 1] = entry;
     for (const id of document.commitIds) byCommitId.set(`${document.sessionId} ${id}`, entry);
     if (document.effectsDueAt !== null) due.set(document._id, document.effectsDueAt);
     const undo = (): void => {
       world.count('commit rolled back');
       entries.delete(document._id);
+      if (lane.length === document.c) lane.pop();
+      else lane[document.c - 1] = undefined;
       due.delete(document._id);
       for (const id of document.commitIds) byCommitId.delete(`${document.sessionId} ${id}`);
     };
@@ -108,6 +115,40 @@ export class SimStore {
     if (!isStruck) return;
     this.strikeChance = 0;
     world.time.at(world.random.between(0, STRUCK_MS), () => this.failOver());
+  }
+
+  entryOf(sessionId: string, c: number): StoredEntry | undefined {
+    return this.laneOf(sessionId)[c - 1];
+  }
+
+  /** A session's commits in order, as the primary has them, up to the first that is missing. */
+  documentsOf(sessionId: string): CommitDocument[] {
+    const documents: CommitDocument[] = [];
+    for (const entry of this.laneOf(sessionId)) {
+      if (!entry) break;
+      documents.push(entry.document);
+    }
+    return documents;
+  }
+
+  /** State after the last commit that the primary has. */
+  headOf(sessionId: string): Head | undefined {
+    return this.laneOf(sessionId).at(-1)?.document.head;
+  }
+
+  /** Somebody else has access to the store. */
+  private tamper(entry: StoredEntry | undefined): void {
+    if (!entry || !this.world.random.chance(0.05)) return;
+    const [first, ...others] = entry.document.events;
+    if (first) entry.document = { ...entry.document, events: [{ ...first, frame: `${first.frame} ` }, ...others] };
+  }
+
+  private laneOf(sessionId: string): (StoredEntry | undefined)[] {
+    const known = this.lanes.get(sessionId);
+    if (known) return known;
+    const lane: (StoredEntry | undefined)[] = [];
+    this.lanes.set(sessionId, lane);
+    return lane;
   }
 
   /** Changes one row atomically; `change` returns undefined to leave it as it is. */

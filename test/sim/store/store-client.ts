@@ -1,7 +1,7 @@
-import { CommitStore, commitKey, type CommitDocument } from '@margay/log';
+import { CommitStore, type CommitDocument } from '@margay/log';
 import { rebuiltBytes } from './rebuilt-bytes';
 import type { SimProcess } from '../world/sim-process';
-import type { RunnerRow, RunRow, SessionRow, SimStore, ToolCallRow } from './sim-store';
+import type { RunnerRow, RunRow, SessionRow, SimStore, StoredEntry, ToolCallRow } from './sim-store';
 
 /** How long a client waits for an answer; after that the outcome is unknown. */
 const TIMEOUT_MS = 700;
@@ -48,7 +48,7 @@ export class StoreClient extends CommitStore {
     c: number,
     options: { linearizable?: boolean } = {},
   ): Promise<CommitDocument | undefined> {
-    const find = () => this.store.entries.get(commitKey(sessionId, c));
+    const find = (): StoredEntry | undefined => this.store.entryOf(sessionId, c);
     return options.linearizable
       ? this.call((reply) => this.store.linearizable(find, reply))
       : this.call((reply) => reply(this.store.plain(find())));
@@ -67,7 +67,7 @@ export class StoreClient extends CommitStore {
     return this.call((reply) => {
       let found = 0;
       for (const document of this.page(sessionId, 1, Infinity)) if (document.ts0 <= ts) found = document.c;
-      reply(found);
+      reply(found > 0 && !this.process.world.has('cursorFromCommitBefore') ? found + 1 : found);
     });
   }
 
@@ -120,7 +120,7 @@ export class StoreClient extends CommitStore {
   private page(sessionId: string, from: number, to: number): CommitDocument[] {
     const found: CommitDocument[] = [];
     for (let c = from; c <= to; c++) {
-      const document = this.store.plain(this.store.entries.get(commitKey(sessionId, c)));
+      const document = this.store.plain(this.store.entryOf(sessionId, c));
       if (!document) break;
       found.push(document);
     }

@@ -40,6 +40,11 @@ interface Step {
   head: Head;
 }
 
+interface Said {
+  runId: string;
+  step: number;
+}
+
 /** One stream. Its position is a commit number, not a number of a frame: not every commit has frames. */
 class Stream {
   private position = 0;
@@ -47,6 +52,8 @@ class Stream {
   private lastSeq = 0;
   private lastTs: number;
   private isLive = false;
+  /** The newest step that has its message, and its run. */
+  private said: Said = { runId: '', step: 0 };
   private buffer: LiveMessage[] = [];
   /** Steps beyond the position, and since when the first of them waits for what lies between. */
   private readonly held = new Map<number, Step>();
@@ -68,7 +75,9 @@ class Stream {
 
   async serve(): Promise<void> {
     const { gateway, link } = this;
-    const unsubscribe = gateway.world.broker.subscribe(gateway, (message) => this.onMessage(message));
+    const { sessionId } = this;
+    const to = { subjects: ['commit', 'delta'] as const, sessionId };
+    const unsubscribe = gateway.world.broker.subscribe(gateway, to, (message) => this.onMessage(message));
     link.onClose(gateway, () => this.wake());
     await gateway.sleep(1);
     await gateway.store.persist(() => this.replay());
@@ -160,9 +169,9 @@ class Stream {
   }
 
   private onMessage(message: LiveMessage): void {
-    if (message.kind === 'dispatch' || message.sessionId !== this.sessionId || !this.link.isOpen) return;
+    if (message.kind === 'dispatch' || !this.link.isOpen) return;
     if (!this.isLive) this.buffer.push(message);
-    else if (message.kind === 'delta') this.onDelta(message.c, message.ts);
+    else if (message.kind === 'delta') this.onDelta(message);
     else if (message.frames) this.onStep({ c: message.c, frames: message.frames, head: message.head });
     else if (message.c > this.position) this.waitForGap();
   }
@@ -204,17 +213,31 @@ class Stream {
     const { cursor, link, reader } = this;
     if (frame.seq <= this.lastSeq) return;
     this.lastSeq = frame.seq;
+    this.said = saidIn(frame) ?? this.said;
     this.lastTs = Math.max(this.lastTs, frame.ts);
     if (this.cuts.some(([from, to]) => from <= frame.seq && frame.seq <= to)) return;
     const isWanted = 'ts' in cursor ? frame.ts >= cursor.ts : frame.seq > cursor.seq;
     if (isWanted) link.send(reader, () => reader.onFrame(link, frame));
   }
 
-  private onDelta(c: number, ts: number): void {
-    const { link, reader, gateway } = this;
+  private onDelta({ runId, step, c, ts }: LiveMessage & { kind: 'delta' }): void {
+    const { link, reader, gateway, said } = this;
     // One that follows a commit not reached yet is dropped; it shows that there is something to read.
     if (c > this.position) return this.waitForGap();
+    const isLate = runId === said.runId ? step <= said.step : runNoOf(runId) < runNoOf(said.runId);
+    if (isLate && gateway.world.has('noLateDelta')) return;
     const stamp = gateway.world.has('deltaFollows') ? this.lastTs : ts;
-    link.send(reader, () => reader.onDelta(link, stamp));
+    link.send(reader, () => reader.onDelta(link, { runId, step, ts: stamp }));
   }
+}
+
+function runNoOf(runId: string): number {
+  return Number(runId.split(':r')[1] ?? 0);
+}
+
+/** The step whose text is whole with this frame. */
+export function saidIn({ frame }: StoredFrame): Said | undefined {
+  if (!frame.includes('"type":"agent_message"') && !frame.includes('"type":"completion"')) return undefined;
+  const { payload, run_id: runId = '' } = JSON.parse(frame) as { payload: { step?: number }; run_id?: string };
+  return { runId, step: payload.step ?? Infinity };
 }

@@ -1,6 +1,5 @@
 import type { Head, StoredFrame } from '@margay/log';
-import { logOf } from '../scenes/rest';
-import type { Cursor, Gateway } from './gateway';
+import { saidIn, type Cursor, type Gateway } from './gateway';
 import { Link } from '../world/link';
 import { SimProcess } from '../world/sim-process';
 import type { World } from '../world/world';
@@ -8,6 +7,8 @@ import type { World } from '../world/world';
 /** Follows the session for its whole life over streams that break, and keeps every frame it got. */
 export class Reader extends SimProcess {
   readonly frames: StoredFrame[] = [];
+  /** Steps whose message it has. */
+  private readonly said = new Set<string>();
   /** Runs whose completion it has seen. */
   readonly completed = new Set<string>();
   /** Streams that ended with a terminal event. */
@@ -46,13 +47,17 @@ export class Reader extends SimProcess {
     if (isCut(this.cutBefore, frame.seq))
       this.world.fail('cut frame', `${this.name} got ${frame.seq}, which was cut before it asked`);
     this.frames.push(frame);
-    const { type, run_id: runId } = JSON.parse(frame.frame) as { type: string; run_id?: string };
-    if (type === 'completion' && runId !== undefined) this.completed.add(runId);
-    this.world.trace(this.name, `${frame.seq} ${type} ${runId ?? ''}`);
+    const said = saidIn(frame);
+    if (said) this.said.add(`${said.runId} ${said.step}`);
+    const runId = completedIn(frame);
+    if (runId !== undefined) this.completed.add(runId);
+    if (this.world.isTraced) this.world.trace(this.name, `${frame.seq} ${/"type":"(\w+)"/.exec(frame.frame)?.[1]}`);
   }
 
-  onDelta(link: Link, ts: number): void {
-    if (this.isCurrent(link, 'delta')) this.ts = Math.max(this.ts, ts);
+  onDelta(link: Link, { runId, step, ts }: { runId: string; step: number; ts: number }): void {
+    if (!this.isCurrent(link, 'delta')) return;
+    this.ts = Math.max(this.ts, ts);
+    if (this.said.has(`${runId} ${step}`)) this.world.fail('late delta', `${this.name}: step ${step} of ${runId}`);
   }
 
   onTerminal(link: Link): void {
@@ -88,9 +93,14 @@ export class Reader extends SimProcess {
       if (this.world.areFaultsOn && random.chance(0.5)) time.at(random.between(5, 6_000), () => link.close());
       await new Promise<void>((resolve) => link.onClose(this, resolve));
       await this.sleep(random.between(1, random.chance(0.2) ? 2_000 : 100));
-      if (this.isAtEnd) await this.sleep(random.between(100, 1_500));
+      if (this.isAtEnd) await this.sleep(random.between(200, 3_000));
     }
   }
+}
+
+/** The run whose end this frame tells. */
+function completedIn({ frame }: StoredFrame): string | undefined {
+  return frame.includes('"type":"completion"') ? (JSON.parse(frame) as { run_id?: string }).run_id : undefined;
 }
 
 export function isCut(cuts: Head['cuts'], seq: number): boolean {
@@ -99,6 +109,6 @@ export function isCut(cuts: Head['cuts'], seq: number): boolean {
 
 /** The cuts that everybody can read about now. */
 function cutsAt(world: World, sessionId: string): Head['cuts'] {
-  const known = logOf(world, sessionId).filter(({ _id }) => world.store.isOld(_id));
+  const known = world.store.documentsOf(sessionId).filter(({ _id }) => world.store.isOld(_id));
   return known.at(-1)?.head.cuts ?? [];
 }

@@ -9,8 +9,13 @@ export type LiveMessage =
   | { kind: 'delta'; sessionId: string; runId: string; step: number; c: number; ts: number }
   | { kind: 'dispatch' };
 
+type Subject = LiveMessage['kind'];
+
 interface Subscription {
   process: SimProcess;
+  subjects: readonly Subject[];
+  /** Undefined = every one. */
+  sessionId: string | undefined;
   life: number;
   onMessage: (message: LiveMessage) => void;
 }
@@ -23,8 +28,13 @@ export class Broker {
   constructor(private readonly world: World) {}
 
   /** @returns ends the subscription; the death of the process ends it too */
-  subscribe(process: SimProcess, onMessage: (message: LiveMessage) => void): () => void {
-    const subscription: Subscription = { process, life: process.life, onMessage };
+  subscribe(
+    process: SimProcess,
+    to: { subjects: readonly Subject[]; sessionId?: string },
+    onMessage: (message: LiveMessage) => void,
+  ): () => void {
+    const { subjects, sessionId } = to;
+    const subscription: Subscription = { process, subjects, sessionId, life: process.life, onMessage };
     this.subscriptions.add(subscription);
     const end = (): void => void this.subscriptions.delete(subscription);
     const forget = process.onDeath(end);
@@ -37,7 +47,10 @@ export class Broker {
   publish(message: LiveMessage): void {
     if (!this.isUp) return;
     const { random, areFaultsOn } = this.world;
+    const about = 'sessionId' in message ? message.sessionId : undefined;
     for (const subscription of this.subscriptions) {
+      const { subjects, sessionId } = subscription;
+      if (!subjects.includes(message.kind) || (sessionId ?? about) !== about) continue;
       if (areFaultsOn && random.chance(0.05)) continue;
       this.deliver(subscription, message);
       if (areFaultsOn && random.chance(0.02)) this.deliver(subscription, message);

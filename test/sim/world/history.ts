@@ -13,7 +13,8 @@ export interface Submission {
 /** Everything that was asked of the log, for judging it afterwards. */
 export class History {
   readonly submissions: Submission[] = [];
-  private readonly commands = new Map<string, Command>();
+  /** All that were ever sent under one commit id. */
+  private readonly commands = new Map<string, Command[]>();
 
   sent(sessionId: string, command: Command, replica: string, nowMs: number): Submission {
     const submission: Submission = {
@@ -25,11 +26,15 @@ export class History {
       outcome: undefined,
     };
     this.submissions.push(submission);
-    this.commands.set(`${sessionId} ${command.commitId} ${bodyHash(command)}`, command);
+    const key = `${sessionId} ${command.commitId}`;
+    const known = this.commands.get(key) ?? [];
+    // A repeat is the same object most often.
+    if (!known.includes(command)) this.commands.set(key, [...known, command]);
     return submission;
   }
 
   command(sessionId: string, commitId: string, hash: string): Command | undefined {
-    return this.commands.get(`${sessionId} ${commitId} ${hash}`);
+    const [first, ...others] = this.commands.get(`${sessionId} ${commitId}`) ?? [];
+    return others.length === 0 ? first : [first, ...others].find((command) => command && bodyHash(command) === hash);
   }
 }

@@ -26,7 +26,7 @@ export class Link<One extends SimProcess = SimProcess, Other extends SimProcess 
       [other, end(other)],
     ]);
     this.forget = [one, other].map((process) => process.onDeath(() => this.close()));
-    if (!one.isAlive || !other.isAlive) this.close();
+    if (!one.isAlive || !other.isAlive || one.isCutOff || other.isCutOff) this.close();
   }
 
   send(to: SimProcess, receive: () => void): void {

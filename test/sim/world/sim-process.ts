@@ -13,6 +13,8 @@ const EPOCH_MICROS = 1_700_000_000_000_000;
 export abstract class SimProcess {
   isAlive = true;
   isPaused = false;
+  /** It reaches nobody, and nobody reaches it. */
+  isCutOff = false;
   /** Counts lives; what was addressed to an earlier one is lost. */
   life = 1;
   /** How far the wall clock is ahead of true time; it may change at any time, the monotonic clock never does. */
