@@ -1,7 +1,8 @@
 import type { Logger } from '@margay/platform';
 import type { LeaseRepository } from './lease.repository';
 
-const LEASE_MS = 10_000;
+/** A replica that dies with the lease of the effects keeps a run out of the queue for so long. */
+const LEASE_MS = 3_000;
 /** A lease outlives so many intervals, so that its holder keeps it while it sweeps on time. */
 const LEASE_INTERVALS = 3;
 
