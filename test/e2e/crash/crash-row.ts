@@ -17,7 +17,7 @@ export interface CrashRow {
   /** What the model calls, step by step; default: one step with an unkeyed and a keyed effect. */
   steps?: (run: string) => ScriptedToolCall[][];
   /** How its last answer comes. */
-  answers?: (stage: Stage) => Partial<Answer>;
+  answers?: (stage: Stage, run: string) => Partial<Answer>;
   /** Default: one run from its query to its end. */
   play?: (stage: Stage) => Promise<void>;
   /** Takeovers that it leads to. */
@@ -37,6 +37,6 @@ export function scriptOf({ steps = DEFAULT_STEPS, answers = () => ({}) }: CrashR
     const run = /run-\d+-\d+/.exec(user)?.[0] ?? '';
     const calls = user.includes('thought') ? undefined : steps(run)[step];
     if (calls) return callTools(...calls);
-    return answer(`done ${run} ${LONG_ENOUGH}`, { chunks: 3, deltaDelayMs: 10, ...answers(stage) });
+    return answer(`done ${run} ${LONG_ENOUGH}`, { chunks: 3, deltaDelayMs: 10, ...answers(stage, run) });
   });
 }

@@ -8,11 +8,11 @@ const POLL_MS = 25;
 const PATIENCE_MS = 45_000;
 const SANDBOXD = 'sandboxd';
 const STRIKES = 'a fault point strikes';
-/** Quicker than in production, in the same proportions: a beat, a lease of several beats. */
+/** Quicker than in production. A lease is longer than the time after which a silent runner gets no runs, 8 s. */
 const PACE: NodeJS.ProcessEnv = {
   MARGAY_HEARTBEAT_SECONDS: '0.5',
   MARGAY_RUN_UNLISTED_SECONDS: '0.5',
-  MARGAY_RUNNER_LOST_SECONDS: '4',
+  MARGAY_RUNNER_LOST_SECONDS: '9',
 };
 
 export interface Death {

@@ -49,35 +49,34 @@ export const RUNNER_ROWS: CrashRow[] = [
     takeovers: 0,
   },
   {
-    name: 'runner SIGSTOP past its lease, SIGCONT before its calls: commit and Execute are refused',
+    name: 'runner SIGSTOP past its lease, SIGCONT: commit and Execute refused, model stream aborted',
     faults: (run) => [`runner.after-commit-a=stop?${run}`],
-    play: (stage) => playStopped(stage, 'runner.after-commit-a'),
-    takeovers: 1,
-  },
-  {
-    name: 'runner SIGSTOP past its lease, SIGCONT in the model stream: that is aborted',
-    faults: (run) => [`runner.during-model-stream=stop?done ${run}`],
-    // The first answer falls silent, until whoever asked for it gives up.
-    answers: (stage) => (stage.isFirst('answer') ? { hangAfterChunks: 10 } : {}),
-    play: async (stage) => {
-      stage.margay.model.clear();
-      await playStopped(stage, 'runner.during-model-stream');
-      await stage.until(() => stage.margay.model.requests.some(({ aborted }) => aborted));
-    },
-    takeovers: 1,
+    // The second user's first answer falls silent, until whoever asked for it gives up.
+    steps: (run) => (isSecond(run) ? [] : [[count(run, 0, 0.3), edit(run, 1)]]),
+    answers: (stage, run) => (isSecond(run) && stage.isFirst('answer') ? { hangAfterChunks: 5 } : {}),
+    play: playStopped,
+    takeovers: 2,
   },
 ];
 
-/** A runner stands still past its lease while another one finishes its run; then it wakes up. */
-async function playStopped(stage: Stage, point: string): Promise<void> {
-  const { world, actor } = stage;
-  const playing = stage.playOne();
-  const stopped = await world.struck(point, 'agent-runner');
+const isSecond = (run: string): boolean => /run-1\d\d-/.test(run);
+
+/** A runner stands still past its lease while another one finishes its runs; then it wakes up. */
+async function playStopped(stage: Stage): Promise<void> {
+  const { world, margay } = stage;
+  const waiting = await stage.enter();
+  margay.model.clear();
+  const waited = stage.playOne(waiting);
+  await margay.model.waitForRequests(1);
+  const played = stage.playOne();
+  const stopped = await world.struck('runner.after-commit-a', 'agent-runner');
   await world.startProcess('agent-runner-2');
-  await playing;
-  const { length } = await stage.commitsOf(actor);
-  await world.margay.platform.get(stopped).kill('SIGCONT');
-  await world.said(['the run has left this runner', '"outcome":"stopped"', actor.sessionId], stopped);
-  expect(await stage.commitsOf(actor)).toHaveLength(length);
+  await Promise.all([played, waited]);
+  const stored = await Promise.all(stage.actors.map((actor) => stage.commitsOf(actor)));
+  await margay.platform.get(stopped).kill('SIGCONT');
+  for (const { sessionId } of stage.actors)
+    await world.said(['the run has left this runner', '"outcome":"stopped"', sessionId], stopped);
+  await stage.until(() => margay.model.requests.some(({ aborted }) => aborted));
+  expect(await Promise.all(stage.actors.map((actor) => stage.commitsOf(actor)))).toEqual(stored);
   await world.stopProcess('agent-runner-2');
 }
