@@ -32,6 +32,8 @@ const OWNER: Principal = {
 export class SessionService {
   runners!: GrpcClient<typeof runnersPb.RunnersDefinition>;
   readonly deltas: string[] = [];
+  /** `run epoch` of each run that the played runner was told to let go. */
+  readonly revoked: string[] = [];
   private readonly database = `runner_${randomBytes(6).toString('hex')}`;
   private readonly assigns: runnersPb.Assign[] = [];
   private sessions!: GrpcClient<typeof sessionsPb.SessionsDefinition>;
@@ -112,6 +114,12 @@ export class SessionService {
     this.attach();
   }
 
+  /** The runner says that the process of this run is gone. */
+  reportDied({ sessionId, runId, epoch }: runnersPb.Assign): void {
+    const value = { sessionId, runId, epoch, detail: 'its process was aborted' };
+    this.attached.write({ message: { $case: 'died', value } });
+  }
+
   steer(sessionId: string, text: string): Promise<unknown> {
     return this.sessions.sendMessage(sessionsPb.SendMessageRequest.fromPartial({ sessionId, text }), {
       principal: OWNER,
@@ -128,7 +136,10 @@ export class SessionService {
 
   async events(sessionId: string): Promise<StoredEvent[]> {
     const events: StoredEvent[] = [];
-    for await (const { commits } of this.sessions.readCommits({ sessionId, from: undefined, beforeTs: 0, last: 0, first: 0 }, { principal: OWNER }))
+    for await (const { commits } of this.sessions.readCommits(
+      { sessionId, from: undefined, beforeTs: 0, last: 0, first: 0 },
+      { principal: OWNER },
+    ))
       for (const { frames } of commits) events.push(...frames.map(({ json }) => JSON.parse(json) as StoredEvent));
     return events;
   }
@@ -142,6 +153,7 @@ export class SessionService {
     this.attached = this.runners.attach({ principal: systemPrincipal('agent-runner', '_platform') });
     this.attached.on('data', ({ message }) => {
       if (message?.$case === 'assign') this.assigns.push(message.value);
+      if (message?.$case === 'revoke') this.revoked.push(`${message.value.runId} ${message.value.epoch}`);
     });
     this.attached.on('error', () => undefined);
     const hello = { instance: randomBytes(8).toString('hex'), pool: this.database, slots: 1_000, version: '1' };
