@@ -90,6 +90,10 @@ describe('a fork', () => {
       sessions: { session_id: string }[];
     };
     expect(listed.sessions.map((row) => row.session_id)).toEqual([id]);
+
+    const created = await post('/api/sessions', { fork_from: 'e2e fork' });
+    const { session_id: second } = created.body as { session_id: string };
+    expect((await eventsOf(second)).at(-1)?.payload).toEqual({ forked_from: id });
   });
 
   it('at an answer leaves out what came later, also when its request is repeated', async () => {

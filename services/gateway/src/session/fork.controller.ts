@@ -6,9 +6,8 @@ import { Answer } from '../http/answer';
 import { Operation } from '../http/operation';
 import { FromBody, FromCaller, FromHeaders, FromSessionId, type DriveFacts } from '../http/parameters';
 import { DriveHeaders } from './session.dto';
+import { FORK_TIMEOUT_MS } from './start-fork';
 
-/** The copy of a long session takes some seconds. */
-const FORK_TIMEOUT_MS = 120_000;
 const TAG_MAX_CHARS = 256;
 
 const ForkBody = z.object({

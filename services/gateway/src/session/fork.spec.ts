@@ -73,6 +73,24 @@ describe('POST /fork', () => {
   });
 });
 
+describe('POST /api/sessions with fork_from', () => {
+  const create = (body: unknown) => harness.request('POST', '/api/sessions', { body });
+
+  it('makes a fork, up to a time where one is named', async () => {
+    const source = await endedSession();
+    const user = (await eventsOf(source)).find(({ type }) => type === 'user');
+    const { status, body } = await create({ fork_from: source, fork_at_ts: user?.ts, context: { model: 'other' } });
+    expect(status).toBe(200);
+    const { session_id: sessionId } = body as { session_id: string };
+    const forked = { forked_from: source, forked_at: user?.ts, model: 'other' };
+    expect((await eventsOf(sessionId)).at(-1)?.payload).toEqual(forked);
+  });
+
+  it('refuses what is no session', async () => {
+    expect(await create({ fork_from: 'f'.repeat(32) })).toMatchObject({ status: 404 });
+  });
+});
+
 describe('GET /verify', () => {
   it('answers how many commits are in order, and the hash that stands for them', async () => {
     const source = await endedSession();

@@ -66,6 +66,8 @@ export const CreateBody = z.object({
   context: Context,
   attachments: Attachments,
   cwd: shortText(4096),
+  fork_from: shortText(256).describe('id or tag of a session: the new one begins as a fork of it'),
+  fork_at_ts: shortText(64).describe('ts of the last event that is copied; absent: all'),
 });
 export type CreateBody = z.infer<typeof CreateBody>;
 

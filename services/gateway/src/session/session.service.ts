@@ -20,6 +20,7 @@ import {
   presentSummary,
   presentTerminated,
 } from './session.presenter';
+import { startFork } from './start-fork';
 import { truncateEvent } from './truncate-event';
 
 /** Session routes: from checked input to a call of the session service, and back. */
@@ -27,9 +28,10 @@ import { truncateEvent } from './truncate-event';
 export class SessionService {
   constructor(private readonly backends: Backends) {}
 
-  async create({ call }: Caller, body: CreateBody, facts: DriveFacts): Promise<Answer> {
+  async create(caller: Caller, body: CreateBody, facts: DriveFacts): Promise<Answer> {
+    if (body.fork_from) return startFork(this.sessions, caller, body, facts);
     const request = { ...settingsOf(body, facts), sessionTag: body.session_tag ?? '' };
-    return presentCreated(await this.sessions.createSession(request, call));
+    return presentCreated(await this.sessions.createSession(request, caller.call));
   }
 
   async list({ call }: Caller, query: ListQuery): Promise<Answer> {
