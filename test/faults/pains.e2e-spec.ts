@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Session } from '@margay/client';
@@ -30,6 +30,9 @@ afterEach(() => world.heal());
 
 const QUIET = { settleMs: 90_000, progress: () => undefined };
 const COUNT = 'echo once >> count.txt';
+const UNTIL_TOLD = 'touch begun; while [ ! -e told ]; do sleep 0.1; done';
+
+const tell = (folder: string): Promise<void> => writeFile(join(folder, 'told'), '');
 
 async function countIn(folder: string): Promise<number> {
   const text = await readFile(join(folder, 'count.txt'), 'utf8');
@@ -70,7 +73,9 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 
 describe('pain 1: a crash leaves no run running for ever', () => {
   it('takes a run over whose runner is killed while the model thinks', async () => {
-    world.margay.script(() => answer('thought about', { delayMs: 1_500 }));
+    // It thinks for ever, until it is asked again.
+    let calls = 0;
+    world.margay.script(() => answer('thought about', { delayMs: (calls += 1) === 1 ? 600_000 : 0 }));
     const { session } = await newSession();
     world.margay.model.clear();
     const run = await session.query('go');
@@ -81,23 +86,25 @@ describe('pain 1: a crash leaves no run running for ever', () => {
   });
 
   it('takes a run over whose runner is killed while a tool runs, which goes on and runs once', async () => {
-    world.margay.script(shellOnce(`${COUNT}; sleep 2; echo end`));
+    world.margay.script(shellOnce(`${COUNT}; ${UNTIL_TOLD}; echo end`));
     const { session, folder } = await newSession();
     const run = await session.query('go');
     await until(async () => (await countIn(folder)) === 1);
     await killRunnerOf(session);
+    await tell(folder);
     expect(await run.result()).toMatchObject({ status: 'completed', text: expect.stringContaining('end') });
     expect(await countIn(folder)).toBe(1);
     await expectTakenOver(session);
   });
 
   it('takes a run over whose runner is killed between a result and its commit, which is not lost', async () => {
-    world.margay.script(shellOnce(`sleep 1; ${COUNT}; echo end`));
+    world.margay.script(shellOnce(`${UNTIL_TOLD}; ${COUNT}; echo end`));
     const { session, folder } = await newSession();
     const run = await session.query('go');
-    for await (const event of run.events()) if (event.type === 'tool_call') break;
+    await until(async () => (await readdir(folder)).includes('begun'));
     const ways = world.peerWay(await runnerOf(session), 'session');
     for (const way of ways) way.silence();
+    await tell(folder);
     await until(async () => (await countIn(folder)) === 1);
     await delay(300);
     await killRunnerOf(session);
