@@ -38,14 +38,14 @@ async function main() {
     const results = [
       await runJest(
         'unit and integration',
-        ['--testMatch', '<rootDir>/{libs,services,tools,test}/**/*.{spec,int-spec}.ts', ...patterns],
+        [...patterns, '--testMatch', '<rootDir>/{libs,services,tools,test}/**/*.{spec,int-spec}.ts'],
         env,
         directory,
       ),
       // Whole platforms of several processes each: one file after the other.
       await runJest(
         'end to end',
-        ['--runInBand', '--testMatch', '<rootDir>/test/**/*.e2e-spec.ts', ...patterns],
+        [...patterns, '--runInBand', '--testMatch', '<rootDir>/test/**/*.e2e-spec.ts'],
         env,
         directory,
       ),
