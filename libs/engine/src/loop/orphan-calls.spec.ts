@@ -137,7 +137,7 @@ describe('no call is left without its result in what the model is asked next (pa
   });
 
   it('after a cancel, and a retry or going on, at every commit', async () => {
-    const run = { ...runRequest(), text: AGAIN };
+    const run = runRequest(AGAIN);
     for (const prefix of prefixes) {
       for (const action of ['retry', 'continue'] as const) {
         const next = world(log.slice(0, prefix));

@@ -53,7 +53,8 @@ export class ExecutorService {
 
   /** No call of a lower epoch starts afterwards, wherever; with `kill` those under way end. */
   async fence(tenantId: string, sessionId: string, fence: Fence): Promise<void> {
-    const both = [this.registry.fence(tenantId, sessionId, fence), this.outside?.fence(tenantId, sessionId, fence)];
+    const outside = this.outside?.fence(tenantId, sessionId, fence) ?? Promise.resolve();
+    const both = [this.registry.fence(tenantId, sessionId, fence), outside];
     const failed = (await Promise.allSettled(both)).find((end) => end.status === 'rejected');
     if (failed) throw failed.reason;
   }

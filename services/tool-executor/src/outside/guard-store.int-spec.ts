@@ -128,6 +128,7 @@ function describeGuardStore(open: () => Promise<{ one: GuardStore; other: GuardS
     await Promise.all(both);
     expect(await one.raise('t1', 's7', 4)).toBe(5);
     expect(await one.raise('t1', 's8', 1)).toBe(1);
+    expect(await one.raise('t2', 's7', 1)).toBe(1);
   });
 
   it('keeps rows that may still be asked for when it deletes old ones', async () => {

@@ -94,7 +94,7 @@ export class MongoGuardStore extends GuardStore {
     const options = { upsert: true, returnDocument: 'after' } as const;
     for (;;) {
       try {
-        const row = await this.ranks.findOneAndUpdate({ _id: sessionId }, change, options);
+        const row = await this.ranks.findOneAndUpdate({ _id: `${tenantId}/${sessionId}` }, change, options);
         return row?.rank ?? rank;
       } catch (error) {
         // Of two first ones at once the loser finds the winner's row.

@@ -255,6 +255,19 @@ describe('fenced epochs', () => {
     await expect(call(process, 'unkeyed', { grant: grantOf(5) })).rejects.toMatchObject({ reason: 'stale_epoch' });
   });
 
+  it('are told so where they wait for a call of another process', async () => {
+    const first = call(startProcess(), 'keyed').catch((error: { reason: string }) => error.reason);
+    await effects.keyed.sentTimes(1);
+    const beats = jest.spyOn(store, 'find');
+    const waiting = startProcess();
+    const waits = call(waiting, 'keyed', { grant: grantOf(2) }).catch((error: { reason: string }) => error.reason);
+    while (beats.mock.calls.length < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+    await waiting.fence('t1', 's1', { epoch: 3, kill: false });
+    expect(await waits).toBe('stale_epoch');
+    effects.keyed.answer();
+    expect(await first).toMatchObject({ status: 'ok' });
+  });
+
   it('send nothing where the fence comes between the row and the sending', async () => {
     const process = startProcess();
     const insert = store.insert.bind(store);

@@ -208,7 +208,7 @@ export class OutsideCalls {
     let seen = row;
     let sinceMs = performance.now();
     while (seen.process !== '' && performance.now() - sinceMs <= lostMs) {
-      await delay(lostMs / BEATS_PER_LOSS / 2, undefined, { signal });
+      await delay(lostMs / BEATS_PER_LOSS / 2, undefined, { signal }).catch(() => signal.throwIfAborted());
       const now = await this.look(asked);
       if (now === 'gone') return this.obtain(asked);
       if (now !== 'away' && now.result) return { result: now.result };
