@@ -1,5 +1,5 @@
 import { createLogger } from '@margay/platform';
-import { LeasedSweep, type Sweep } from './leased-sweep';
+import { eachOf, LeasedSweep, type Sweep } from './leased-sweep';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
 
@@ -98,5 +98,17 @@ describe('a leased sweep', () => {
     await stopped;
     jest.useRealTimers();
     expect(Leases.holder).toBeUndefined();
+  });
+});
+
+describe('eachOf', () => {
+  it('repairs also what stands behind a failure, and tells of the first', async () => {
+    const done: number[] = [];
+    const repair = async (n: number): Promise<void> => {
+      if (n % 2) throw new Error(`${n} is odd`);
+      done.push(n);
+    };
+    await expect(eachOf([1, 2, 3, 4], repair)).rejects.toThrow('1 is odd');
+    expect(done).toEqual([2, 4]);
   });
 });

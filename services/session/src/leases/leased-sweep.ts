@@ -74,3 +74,13 @@ export class LeasedSweep {
     return `sweep.${this.work.name}`;
   }
 }
+
+/**
+ * One after the other, also those behind one that fails.
+ * @throws the first failure, at the end
+ */
+export async function eachOf<T>(items: readonly T[], repair: (item: T) => Promise<unknown>): Promise<void> {
+  const failures: unknown[] = [];
+  for (const item of items) await repair(item).catch((error: unknown) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
+}

@@ -53,9 +53,10 @@ export class ForkService {
       bodyHash: sha256Hex(canonicalJson({ kind: 'fork', source: head.sessionId, ...body })),
     };
     const sessionId = newSessionId(principal, idempotencyKey === '' ? '' : `fork ${head.sessionId} ${idempotencyKey}`);
+    // A plan goes only after its fork is stored: looked for in this order, one of them is found.
+    const begun = idempotencyKey === '' ? undefined : await forks.find(sessionId);
     const stored = idempotencyKey === '' ? undefined : await this.find(sessionId, command);
     if (stored) return answerOf(await this.complete(stored), true);
-    const begun = idempotencyKey === '' ? undefined : await forks.find(sessionId);
     const row = begun ?? (await forks.begin(await this.plan(principal, head, sessionId, request), command));
     return answerOf(await this.make(row, command), false);
   }

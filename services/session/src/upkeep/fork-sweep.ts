@@ -1,7 +1,7 @@
 import { isHalfMade, readConfirmedTip } from '@margay/log';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionRepository } from '../effects/session.repository';
-import type { Sweep } from '../leases/leased-sweep';
+import { eachOf, type Sweep } from '../leases/leased-sweep';
 import type { ForkRepository, ForkRow } from '../sessions/fork.repository';
 import type { ForkService } from '../sessions/fork.service';
 
@@ -10,7 +10,7 @@ const BATCH = 20;
 
 export interface ForkSweepPorts {
   store: MongoCommitStore;
-  sessions: Pick<SessionRepository, 'bury'>;
+  sessions: Pick<SessionRepository, 'bury' | 'find'>;
   forks: ForkRepository;
   service: Pick<ForkService, 'complete'>;
 }
@@ -22,7 +22,7 @@ export function forkSweep(ports: ForkSweepPorts): Sweep {
     everyMs: EVERY_MS,
     async sweep() {
       const orphans = await ports.forks.orphans(Date.now(), BATCH);
-      for (const row of orphans) await settleFork(ports, row);
+      await eachOf(orphans, (row) => settleFork(ports, row));
       return orphans.length;
     },
   };
@@ -35,7 +35,8 @@ export function forkSweep(ports: ForkSweepPorts): Sweep {
 export async function settleFork(ports: ForkSweepPorts, { _id: sessionId, tenantId, isDead }: ForkRow): Promise<void> {
   const { store, sessions, forks, service } = ports;
   const { head } = await readConfirmedTip(store, sessionId);
-  if (!isDead && head.c > 0 && !isHalfMade(head)) {
+  const isBuried = isDead || (await sessions.find(sessionId))?.isDead;
+  if (!isBuried && head.c > 0 && !isHalfMade(head)) {
     const last = await lastOfFork(store, sessionId, head.c);
     if (last) await service.complete(last);
     return;

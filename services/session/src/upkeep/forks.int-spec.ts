@@ -227,6 +227,15 @@ describe('the collector of forks', () => {
     expect(await forks.find(plan.sessionId)).toBeUndefined();
   });
 
+  it('makes no session of one that was given up before its last commit came', async () => {
+    const { plan, row, documents } = await begun();
+    await sessions.bury(plan.sessionId, 'default');
+    for (const document of documents) await store.insert(document);
+    await settleFork(ports(), row);
+    expect(await logOf(plan.sessionId)).toEqual([]);
+    expect(await forks.find(plan.sessionId)).toMatchObject({ isDead: true });
+  });
+
   it('makes a session of one whose log is whole', async () => {
     const { row, documents } = await begun();
     for (const document of documents) await store.insert(document);

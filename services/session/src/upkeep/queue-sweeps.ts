@@ -4,7 +4,7 @@ import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { RunRow } from '../dispatch/run.repository';
 import type { RunnerRepository } from '../dispatch/runner.repository';
 import type { SessionRepository } from '../effects/session.repository';
-import type { Sweep } from '../leases/leased-sweep';
+import { eachOf, type Sweep } from '../leases/leased-sweep';
 import type { SessionRows } from './derived-rows';
 import { restoreSession } from './rebuild';
 
@@ -50,7 +50,9 @@ export function queueSweep({ store, projections, sessions, runs }: QueueSweepPor
       afterSession = running.length < BATCH ? '' : (running.at(-1) ?? '');
       const sessionIds = new Set([...rows.map(({ sessionId }) => sessionId), ...running]);
       let wrong = 0;
-      for (const sessionId of sessionIds) wrong += await restoreSession({ store, projections }, sessionId);
+      await eachOf([...sessionIds], async (sessionId) => {
+        wrong += await restoreSession({ store, projections }, sessionId);
+      });
       await removeEnded(runs, Date.now() - DAY_MS);
       return wrong;
     },
@@ -84,12 +86,12 @@ export function logSweep({ store, projections, onHalfMade }: LogSweepPorts): Swe
     async sweep() {
       const sessionIds = await store.sessionsAfter(after, LOGS);
       let wrong = 0;
-      for (const sessionId of sessionIds) {
+      after = sessionIds.length < LOGS ? '' : (sessionIds.at(-1) ?? '');
+      await eachOf(sessionIds, async (sessionId) => {
         wrong += await restoreSession({ store, projections }, sessionId);
         const { head } = await readTip(store, sessionId);
         if (isHalfMade(head)) await onHalfMade(sessionId, head.tenantId);
-      }
-      after = sessionIds.length < LOGS ? '' : (sessionIds.at(-1) ?? '');
+      });
       return wrong;
     },
   };

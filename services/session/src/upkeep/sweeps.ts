@@ -2,7 +2,7 @@ import { isHalfMade, type CreateCommand } from '@margay/log';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
-import type { Sweep } from '../leases/leased-sweep';
+import { eachOf, type Sweep } from '../leases/leased-sweep';
 import type { ForkRepository } from '../sessions/fork.repository';
 import type { TagRepository, TagRow } from '../sessions/tag.repository';
 
@@ -24,7 +24,9 @@ export function tagSweep(ports: TagSweepPorts): Sweep {
     everyMs: MINUTE_MS / 2,
     async sweep() {
       let repaired = 0;
-      for (const row of await ports.tags.halfMade(Date.now(), BATCH)) if (await repairTag(ports, row)) repaired += 1;
+      await eachOf(await ports.tags.halfMade(Date.now(), BATCH), async (row) => {
+        if (await repairTag(ports, row)) repaired += 1;
+      });
       return repaired;
     },
   };
