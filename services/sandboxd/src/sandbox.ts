@@ -50,7 +50,7 @@ export class Sandbox {
     const escapingLinks = options.isolation === 'bwrap' ? 'follow' : 'refuse';
     const paths = new PathPolicy({ root, allowedRoots: [...allowedRoots, options.spillFolder], escapingLinks });
     const { environment, limits, isolation } = options;
-    const shell = new ShellHost({ environment, limits, ownsAllProcesses: isolation === 'bwrap' });
+    const shell = new ShellHost({ environment, limits, ownsAllProcesses: isolation !== 'none' });
     const toolbox = new Toolbox(paths, shell);
     const calls = new CallTable({ journal, state, toolbox, spillFolder: options.spillFolder });
     const interrupted = await calls.recover();

@@ -1,4 +1,4 @@
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile, readdir, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** Set in the environment of everything a call starts, so that what left its process group is still found. */
@@ -51,7 +51,7 @@ export interface TreeRoot {
   /** Value of `MARGAY_CALL_ID` in the environment of its descendants, or which values are meant. */
   marker: string | ((marker: string) => boolean);
   /**
-   * Only where every process belongs to the sandbox: what was started since and has lost its parent is meant too, even if
+   * Only where every process of this user belongs to the sandbox: what was started since and has lost its parent is meant too, even if
    * it left the session and cleared its environment.
    */
   orphansSince?: number;
@@ -69,7 +69,7 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
   const members = new Set<number>();
   for (const facts of processes) {
     const isOwn = root.pid !== undefined && [facts.pid, facts.group, facts.session].includes(root.pid);
-    if (isOwn || isMarked(root, await markOf(facts.pid), facts)) members.add(facts.pid);
+    if (isOwn || (await isMarked(root, facts))) members.add(facts.pid);
   }
   let grown = true;
   while (grown) {
@@ -80,13 +80,17 @@ export async function treeMembers(root: TreeRoot): Promise<number[]> {
   return [...members];
 }
 
-function isMarked(root: TreeRoot, mark: string | undefined, facts: ProcessFacts): boolean {
+async function isMarked(root: TreeRoot, facts: ProcessFacts): Promise<boolean> {
+  const mark = await markOf(facts.pid);
   if (mark === undefined) return isOrphanOf(root, facts);
   return typeof root.marker === 'string' ? mark === root.marker : root.marker(mark);
 }
 
-function isOrphanOf({ orphansSince }: TreeRoot, { parent, startedAt }: ProcessFacts): boolean {
-  return orphansSince !== undefined && parent === REAPER && startedAt >= orphansSince;
+/** Of this user: where the sandbox has a user but not processes of its own, others are seen, too. */
+async function isOrphanOf({ orphansSince }: TreeRoot, { pid, parent, startedAt }: ProcessFacts): Promise<boolean> {
+  if (orphansSince === undefined || parent !== REAPER || startedAt < orphansSince) return false;
+  const owner = await stat(`/proc/${pid}`).catch(() => undefined);
+  return owner?.uid === process.getuid?.();
 }
 
 async function markOf(pid: number): Promise<string | undefined> {

@@ -12,7 +12,7 @@ export interface ShellHostOptions {
   limits?: ShellLimits;
   /** Put before every command, e.g. bubblewrap and its options. */
   wrapper?: readonly string[];
-  /** Every process that can be seen belongs to the sandbox, so that nothing of a call needs to survive its end. */
+  /** Every process of this user that can be seen belongs to the sandbox, so that nothing of a call needs to survive its end. */
   ownsAllProcesses?: boolean;
 }
 

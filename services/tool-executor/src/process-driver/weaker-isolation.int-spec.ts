@@ -55,6 +55,17 @@ suite(`the process driver as root without bubblewrap${isRoot ? '' : ' (skipped: 
     expect(alive()).toBe('');
   });
 
+  it('ends what a cancelled run left behind, although it hid', async () => {
+    const mark = `4200.${process.pid}`;
+    await fixture.shell(`(env -i setsid sleep ${mark} > /dev/null 2>&1 &); sleep 0.1`, { sessionId: 'u2' });
+    const alive = (): string => spawnSync('pgrep', ['-xf', `sleep ${mark}`], { encoding: 'utf8' }).stdout;
+    expect(alive()).not.toBe('');
+    const fence = { sessionId: 'u2', epoch: 2, kill: true, background: true };
+    await fixture.client.fenceSession(fence, fixture.principal);
+    expect(alive()).toBe('');
+    expect((await fixture.shell('echo on', { sessionId: 'u2', epoch: 2 })).output).toBe('on\n');
+  });
+
   it('refuses a second tenant while the first one has a sandbox', async () => {
     await fixture.shell('true');
     await expect(fixture.shell('true', { sessionId: 'm1', tenantId: 't2' })).rejects.toMatchObject({
