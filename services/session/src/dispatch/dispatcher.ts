@@ -4,6 +4,8 @@ import { faultPoint, type Logger, type NatsBus } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
 import type { AttachedRunner } from './attached-runner';
+import { AttachedRunners } from './attached-runners';
+import type { TenantLimit } from './fairness';
 import { HandBacks } from './hand-backs';
 import type { RunGrants } from './run-grants';
 import type { QueueLook, RunQueue } from './run-queue';
@@ -40,7 +42,7 @@ export interface DispatcherPorts {
 export class Dispatcher {
   /** No claim begins any more. */
   isStopped = false;
-  private readonly runners = new Map<string, AttachedRunner>();
+  private readonly runners = new AttachedRunners();
   /** Pools that are being looked at, and since when. */
   private readonly looking = new Map<string, number>();
   private readonly again = new Set<string>();
@@ -90,28 +92,22 @@ export class Dispatcher {
 
   /** Sends all runners to other replicas. */
   hangUp(): void {
-    for (const runner of this.runners.values()) runner.hangUp();
+    this.runners.hangUp();
   }
 
   /** Its first heartbeat says how many slots are free. */
   attach(runner: AttachedRunner): void {
-    this.runners.set(runner.instance, runner);
+    this.runners.add(runner);
   }
 
   /** @returns false where the runner attached again meanwhile */
   detach(runner: AttachedRunner): boolean {
-    if (this.runners.get(runner.instance) !== runner) return false;
-    this.runners.delete(runner.instance);
-    return true;
+    return this.runners.remove(runner);
   }
 
   /** Free slots of the runners attached here, per pool. */
   slots(pool: string): { free: number; held: number } {
-    const runners = [...this.runners.values()].filter((runner) => runner.pool === pool);
-    return {
-      free: runners.reduce((sum, { free }) => sum + free, 0),
-      held: runners.reduce((sum, { held }) => sum + held.length, 0),
-    };
+    return this.runners.slots(pool);
   }
 
   /** Looks at the queue of a pool until it is empty or no slot is free. One look at a time; a call meanwhile repeats it. */
@@ -146,10 +142,7 @@ export class Dispatcher {
   }
 
   private onRunLeft(runId: string, owner: string | null): void {
-    for (const runner of this.runners.values()) {
-      if (runner.instance === owner || !runner.onRunLeft(runId)) continue;
-      if (this.backlogged.has(runner.pool)) void this.dispatch(runner.pool);
-    }
+    for (const pool of this.runners.onRunLeft(runId, owner)) if (this.backlogged.has(pool)) void this.dispatch(pool);
   }
 
   /** A tenant may have come below its cap: its runs are looked at once the count shows it, also by other replicas. */
@@ -176,12 +169,28 @@ export class Dispatcher {
     if (!row) return;
     this.onRunLeft(row._id, null);
     if (this.handBacks.isDelayed(row)) return;
-    const runner = this.backlogged.has(pool) ? undefined : this.freest(pool);
-    if (!runner) return this.ports.bus.publish(subjects.dispatch(pool), '');
-    if (this.ports.limits.peek(row.tenantId)?.maxRunning === Infinity) return void this.claim(runner, row);
+    if (this.backlogged.has(pool) || !this.freest(pool)) return this.ports.bus.publish(subjects.dispatch(pool), '');
+    const limit = this.ports.limits.peek(row.tenantId);
+    if (limit) this.startNew(row, limit);
+    else void this.learnLimit(row);
+  }
+
+  private startNew(row: RunRow, limit: TenantLimit): void {
+    const runner = this.freest(row.pool);
+    if (runner && limit.maxRunning === Infinity) return void this.claim(runner, row);
     // Runs of its tenant have to be counted first.
     this.fresh.set(lifeOf(row), row);
-    void this.dispatch(pool);
+    void this.dispatch(row.pool);
+  }
+
+  private async learnLimit(row: RunRow): Promise<void> {
+    try {
+      const limitOf = await this.ports.limits.of([row.tenantId]);
+      this.startNew(row, limitOf(row.tenantId));
+    } catch (error) {
+      // The queue is looked at each second.
+      this.ports.logger.debug({ err: error }, 'the limit of a tenant could not be read');
+    }
   }
 
   private async drainQueue(pool: string): Promise<void> {
@@ -229,11 +238,7 @@ export class Dispatcher {
   }
 
   private freest(pool: string): AttachedRunner | undefined {
-    if (this.isStopped) return undefined;
-    let best: AttachedRunner | undefined;
-    for (const runner of this.runners.values())
-      if (runner.pool === pool && runner.free > (best?.free ?? 0)) best = runner;
-    return best;
+    return this.isStopped ? undefined : this.runners.freest(pool);
   }
 
   /**
@@ -282,7 +287,7 @@ export class Dispatcher {
     const { sessionId } = head;
     await faultPoint('session.before-assign', () => `${sessionId} ${run.id} ${runner.instance}`);
     // The runner left while the claim was being stored: nobody would learn of the assignment.
-    if (this.runners.get(runner.instance) !== runner) return this.ports.giveBack({ ...row, epoch });
+    if (!this.runners.has(runner)) return this.ports.giveBack({ ...row, epoch });
     const grant = await this.ports.grants.sign(head, run, epoch);
     this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
     runner.assign({

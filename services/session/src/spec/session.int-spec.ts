@@ -162,7 +162,7 @@ describe('a person and a running agent', () => {
       { principal: harness.owner },
     );
     expect(sent.steered).toBe(true);
-    expect(await journal.messages.take()).toEqual({
+    expect(await journal.messages.take()).toMatchObject({
       $case: 'inbox',
       value: { items: [{ n: 1, kind: 'steer', text: 'be brief' }] },
     });
