@@ -10,7 +10,7 @@ const USAGE = `npm run test:sim -- [--seeds FROM-TO] [--off RULE,…] [--stress]
   --off     plays without these rules, to see what they prevent
   --stress  more fail-overs, losses and slow majorities
   --trace   prints all that happens in one seed
-  --ablate  for each rule the first seed of the range that shows its absence
+  --ablate  for each rule (of --off, or all) the first seed of the range that shows its absence
 
 ${Object.entries(RULES)
   .map(([rule, text]) => `  ${rule.padEnd(24)} ${text}`)
@@ -46,7 +46,9 @@ async function main(): Promise<number> {
   if (values.trace !== undefined) return trace(Number(values.trace), off as Rule[], values.stress);
   const pool = new WorkerPool(Number(values.workers));
   try {
-    return values.ablate ? await ablate(pool, range, values.stress) : await play(pool, range, off, values.stress);
+    return values.ablate
+      ? await ablate(pool, range, off as Rule[], values.stress)
+      : await play(pool, range, off, values.stress);
   } finally {
     pool.close();
   }
@@ -92,9 +94,9 @@ function describe({ seed, violations }: SimulationResult): string {
   return [`seed ${seed} failed`, ...lines].join('\n');
 }
 
-async function ablate(pool: WorkerPool, { from, to }: Range, isStress: boolean): Promise<number> {
+async function ablate(pool: WorkerPool, { from, to }: Range, only: Rule[], isStress: boolean): Promise<number> {
   let isEachCaught = true;
-  const rules = Object.keys(RULES) as Rule[];
+  const rules = only.length > 0 ? only : (Object.keys(RULES) as Rule[]);
   const found = new Map<string, SimulationResult>();
   const tasks = rules.map((rule) => ({ from, to, off: [rule], isStress, stopAtFirst: true }));
   await pool.run(tasks, (result, task) => {

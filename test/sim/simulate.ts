@@ -84,7 +84,7 @@ function check(world: World, { readers }: Cast): void {
     checkLog(world, sessionId, documents);
     checkAnswers(world, sessionId, documents);
     checkProjections(world, sessionId, documents);
-    checkEffects(world, documents);
+    checkEffects(world, sessionId, documents);
     checkWaiting(world, documents);
     checkPoison(world, documents);
     checkReaders(

@@ -26,9 +26,12 @@ interface ToolEvent {
 }
 
 /** What tools did to the world against what the log says of it. */
-export function checkEffects(world: World, documents: CommitDocument[]): void {
+export function checkEffects(world: World, sessionId: string, documents: CommitDocument[]): void {
+  for (const { _id, effects } of documents)
+    for (const effect of effects)
+      if (effect.kind === 'fence' && !world.effects.hasFence(sessionId, effect.epoch))
+        world.fail('no fence', `${_id} owed one of epoch ${effect.epoch}`);
   const { intents, results } = callsOf(world, documents);
-  const sessionId = documents[0]?.sessionId ?? '';
   for (const [callId, executions] of world.effects.executions) {
     if (!callId.startsWith(`${sessionId}.`)) continue;
     const intent = intents.get(callId);

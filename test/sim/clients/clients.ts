@@ -50,6 +50,12 @@ export class Clients extends SimProcess {
     return this.world.sessionIds.length;
   }
 
+  /** Some have a deadline that matters. */
+  private drawTimeoutMs(): number | undefined {
+    const { random } = this.world;
+    return random.chance(0.4) ? random.between(0, random.pick([40, 400, 1_500])) : undefined;
+  }
+
   /** One request to one replica; the answer may never come. */
   rpc(
     sessionId: string,
@@ -97,10 +103,9 @@ export class Clients extends SimProcess {
       const commitId = world.nextId(isKeyed ? 'key' : 'ask');
       const command: Command = { kind: 'accept', commitId, run: question(`question ${commitId}`) };
       const replica = random.pick(this.replicas);
-      const isHurried = random.chance(0.15);
       const result = isKeyed
         ? await this.insist(sessionId, command)
-        : await this.rpc(sessionId, command, replica, isHurried ? random.between(0, 40) : undefined);
+        : await this.rpc(sessionId, command, replica, this.drawTimeoutMs());
       if (result !== 'unanswered' && 'ok' in result && result.ok)
         await this.onAccepted(sessionId, command, result.answer.run_id);
       await this.sleep(random.between(200, index === 0 ? 2_500 : 5_000) * this.calm);
@@ -133,7 +138,7 @@ export class Clients extends SimProcess {
       const commitId = world.nextId(isKeyed ? 'key' : 'message');
       const command: Command = { kind: 'message', commitId, run: question(`message ${commitId}`) };
       if (isKeyed) await this.insist(sessionId, command);
-      else await this.rpc(sessionId, command);
+      else await this.rpc(sessionId, command, undefined, this.drawTimeoutMs());
     }
   }
 
@@ -146,7 +151,7 @@ export class Clients extends SimProcess {
     const { world } = this;
     while (world.areFaultsOn) {
       await this.sleep(world.random.between(fromMs, toMs));
-      await this.rpc(sessionId, { kind, commitId: world.nextId(kind) });
+      await this.rpc(sessionId, { kind, commitId: world.nextId(kind) }, undefined, this.drawTimeoutMs());
     }
   }
 

@@ -27,15 +27,15 @@ export class People {
     for (;;) {
       await this.clients.sleep(LOOK_EVERY_MS);
       const open = this.world.store.headOf(this.sessionId)?.questions ?? [];
-      for (const { callId } of open) this.see(callId);
+      for (const { callId, expiresTs } of open) this.see(callId, expiresTs !== null);
     }
   }
 
-  private see(callId: string): void {
+  private see(callId: string, isLimited: boolean): void {
     const { random, areFaultsOn } = this.world;
     if (this.seen.has(callId)) {
-      // Once all is calm somebody has a look at what was left.
-      if (!areFaultsOn && this.ignored.delete(callId)) this.answer(callId, 0);
+      // Once all is calm somebody has a look at what was left and does not end by itself.
+      if (!areFaultsOn && !isLimited && this.ignored.delete(callId)) this.answer(callId, 0);
       return;
     }
     this.seen.add(callId);

@@ -3,6 +3,7 @@ import type { RunLife } from './run-life';
 import { TOOLS } from './tool-box';
 
 const SLICE_MS = 120;
+const BRIEF_MS = 2_500;
 const USAGE = { inputTokens: 10, outputTokens: 5, cacheReadTokens: 0, cacheCreationTokens: 0, reasoningTokens: 0 };
 
 /** A model that thinks for a while, says something in pieces, and asks for tools until its run's plan is done. */
@@ -30,8 +31,8 @@ export class LifeModel extends Model {
     await this.think(signal, onText);
     if (world.areFaultsOn && random.chance(0.04)) throw new ModelFailure('server', 'the model has a bad moment');
     const isLast = step > world.plans.stepsOf(life.runId) || request.tools.length === 0;
-    const isMail = world.plans.isMail(life.runId);
-    const wanted = isLast ? 0 : isMail ? 1 : random.chance(0.1) ? 0 : random.integer(1, 3);
+    const isCast = world.plans.roleOf(life.runId) !== undefined;
+    const wanted = isLast ? 0 : isCast ? 1 : random.chance(0.1) ? 0 : random.integer(1, 3);
     const toolCalls = Array.from({ length: wanted }, (_, index) => ({
       providerCallId: `call_${index}`,
       ...this.wish(),
@@ -43,7 +44,8 @@ export class LifeModel extends Model {
   private wish(): { name: string; argumentsText: string } {
     const { world } = this.life.runner;
     const { random } = world;
-    if (world.plans.isMail(this.life.runId)) return { name: 'mail', argumentsText: '{"n":"long"}' };
+    const role = world.plans.roleOf(this.life.runId);
+    if (role !== undefined) return { name: role === 'mail' ? 'mail' : 'build', argumentsText: '{"n":"long"}' };
     if (!random.chance(0.06))
       return { name: random.pick(TOOLS).tool_id, argumentsText: JSON.stringify({ n: world.nextId('n') }) };
     const limit = random.chance(0.5) ? { timeout_seconds: random.integer(1, 8) } : {};
@@ -70,8 +72,10 @@ export class LifeModel extends Model {
   private async think(signal: AbortSignal, onText: (text: string) => void): Promise<void> {
     const { life } = this;
     const { random, time, plans } = life.runner.world;
-    const isSlow = plans.isSlow(life.runId);
-    const endMs = time.nowMs + (isSlow ? 30_000 : random.between(10, random.chance(0.1) ? 3_000 : 150));
+    const role = plans.roleOf(life.runId);
+    const isSlow = role === 'slow';
+    const usualMs = random.between(10, random.chance(0.1) ? 3_000 : 150);
+    const endMs = time.nowMs + (isSlow ? 30_000 : role === 'brief' || role === 'call' ? BRIEF_MS : usualMs);
     while (time.nowMs < endMs) {
       await life.clock.sleep(Math.min(isSlow ? 500 : SLICE_MS, endMs - time.nowMs), signal);
       signal.throwIfAborted();

@@ -44,7 +44,7 @@ export class LifeTools extends Tools {
         return CANCELLED;
       }
       if (end.kind === 'wrong incarnation') {
-        const doubt = mayHaveRun && runner.world.has('runnerKeepsDoubt') ? { mayHaveRun: true } : {};
+        const doubt = mayHaveRun && runner.world.has('doubtIsKept') ? { mayHaveRun: true } : {};
         return { status: 'wrong_incarnation', incarnation: end.incarnation, ...doubt };
       }
       if (end.kind === 'finished') return outcomeOf(end);

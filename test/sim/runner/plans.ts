@@ -1,26 +1,28 @@
 import type { World } from '../world/world';
 
+export type Role = 'slow' | 'mail' | 'brief' | 'call';
+
 /** The second loss is one too many; a third may be under way by then. */
 const KILLS_MAX = 3;
 
 /** What the model will do in each run: how many steps it takes is the same on every runner that drives it. */
 export class Plans {
-  /** Runs of scenes: one whose model thinks for half a minute, one that sends a mail which takes long. */
-  private readonly roles = new Map<string, 'slow' | 'mail'>();
+  /** Runs of scenes: their models think for half a minute, send a mail that takes long, answer at once, or make one call. */
+  private readonly roles = new Map<string, Role>();
   private readonly steps = new Map<string, number>();
   private readonly kills = new Map<string, number>();
   private readonly killers = new Map<string, boolean>();
 
   constructor(private readonly world: World) {}
 
-  cast(runId: string, role: 'slow' | 'mail'): void {
+  cast(runId: string, role: Role): void {
     this.roles.set(runId, role);
     this.killers.set(runId, false);
-    this.steps.set(runId, 1);
+    this.steps.set(runId, role === 'brief' ? 0 : 1);
   }
 
-  isMail(runId: string): boolean {
-    return this.roles.get(runId) === 'mail';
+  roleOf(runId: string): Role | undefined {
+    return this.roles.get(runId);
   }
 
   stepsOf(runId: string): number {
@@ -41,9 +43,5 @@ export class Plans {
     const kills = (this.kills.get(runId) ?? 0) + 1;
     this.kills.set(runId, kills);
     if (kills > KILLS_MAX) this.world.fail('killed again', `${runId} has ended ${kills} runners`);
-  }
-
-  isSlow(runId: string): boolean {
-    return this.roles.get(runId) === 'slow';
   }
 }

@@ -42,6 +42,10 @@ export class EffectsLedger {
     this.fences.set(sessionId, all);
   }
 
+  hasFence(sessionId: string, epoch: number): boolean {
+    return (this.fences.get(sessionId) ?? []).some((fence) => fence.epoch >= epoch);
+  }
+
   /** The first fence in force at this time for calls of this epoch. */
   fenceOf(sessionId: string, epoch: number, atMs: number, kind: 'start' | 'kill'): number | undefined {
     const all = this.fences.get(sessionId) ?? [];

@@ -44,7 +44,7 @@ export class Executor extends SimProcess {
       if (!sandbox.isCurrent(call.epoch)) return { kind: 'stale' };
       const daemon = await this.reach(sandbox.obtain(call.epoch));
       const end = await this.through(daemon, call, answer);
-      const isLost = call.effect === 'unkeyed' && mayHaveRun && world.has('executorKeepsDoubt');
+      const isLost = call.effect === 'unkeyed' && mayHaveRun && world.has('doubtIsKept');
       if (end.kind === 'wrong incarnation' && isLost) return unknown('the sandbox was lost while the call ran');
       if (end.kind !== 'silence') return end;
       mayHaveRun = true;

@@ -46,6 +46,7 @@ export class Sandbox {
 
   /** All of it is gone: processes, journal, and the epoch that it had seen. */
   lose(): void {
+    if (!this.world.has('recordKeepsEpoch')) this.recordedEpoch = 0;
     if (!this.daemon) return;
     this.world.count('sandbox lost');
     this.world.trace('sandbox', `${this.daemon.incarnation} is lost`);
@@ -62,11 +63,10 @@ export class Sandbox {
   }
 
   private claim(): Sandboxd {
-    const lowest = this.world.has('recordKeepsEpoch') ? this.recordedEpoch : 0;
     if (!this.daemon) {
-      this.daemon = new Sandboxd(this.world, `${this.sessionId}/box${++this.incarnations}`, lowest);
+      this.daemon = new Sandboxd(this.world, `${this.sessionId}/box${++this.incarnations}`, this.recordedEpoch);
       this.world.trace('sandbox', `${this.daemon.incarnation} starts`);
-    } else if (!this.daemon.isUp) this.daemon.comeUp(lowest);
+    } else if (!this.daemon.isUp) this.daemon.comeUp(this.recordedEpoch);
     return this.daemon;
   }
 }

@@ -17,6 +17,12 @@ const AWAY_MS = 18_000;
 const FENCED_MS = 16_500;
 const DRAINS = 3;
 const MAIL_BEGUN_MS = 1_500;
+/** An intent that is stored has led to its call. */
+const SENT_MS = 20;
+/** A lease, polls and a claim. */
+const TAKEN_MS = 22_000;
+/** Its model has been called, and has not answered yet. */
+const BRIEF_BEGUN_MS = 1_500;
 
 /** One after the other when all is calm, each for a rule whose breach the storm would hide. */
 export type Scene = (stage: Stage) => Promise<void>;
@@ -121,6 +127,47 @@ export const mailOutlivesRunner: Scene = async (stage) => {
   if (!isKnown) world.fail('unknown to nobody', `the mail of ${life.runId} was sent, and its sender lives`);
 };
 
+/**
+ * The final commit of a run lies at a replica that stands still. Sent again elsewhere it is refused for a message that
+ * came meanwhile, and the run goes on; the copy must not end it.
+ */
+export const finishHasCopy: Scene = async (stage) => {
+  const { world, cast, sessionId } = stage;
+  const life = await stage.startRun('brief');
+  const still = life?.link?.other;
+  const other = cast.replicas.find((replica) => replica !== still);
+  if (!life || !still) return;
+  await stage.pass(BRIEF_BEGUN_MS);
+  still.pause();
+  void cast.clients.rpc(sessionId, { kind: 'message', commitId: 'word', run: question('a word') }, other);
+  const isConsumed = (): boolean => {
+    const head = world.store.headOf(sessionId);
+    return !head?.run || (head.inboxEnd > 0 && head.run.consumedTo === head.inboxEnd && life.inboxEnd > 0);
+  };
+  await until(world, 30_000, () => (isConsumed() ? undefined : 'the message is unread'), 20);
+  still.continue();
+};
+
+/** A call of a lost owner lies at an executor that stands still, and arrives when its sandbox is another one. */
+export const callArrivesLate: Scene = async (stage) => {
+  const { world, cast, sessionId } = stage;
+  const life = await stage.startRun('call');
+  if (!life) return;
+  await stage.pass(BRIEF_BEGUN_MS);
+  for (const executor of cast.executors) executor.pause();
+  const seq = world.store.headOf(sessionId)?.seq ?? 0;
+  const isIntended = (): boolean => (world.store.headOf(sessionId)?.seq ?? 0) > seq;
+  await until(world, ANSWER_MS, () => (isIntended() ? undefined : 'no call is intended'), 20);
+  await stage.pass(SENT_MS);
+  life.runner.pause();
+  // A stop of the storm before may end only now, and wake the runner.
+  const isTaken = (): boolean => stage.life(life.runId, life.epoch) !== undefined;
+  await until(world, TAKEN_MS, () => (isTaken() ? undefined : 'the run is not taken over'));
+  world.sandboxOf(sessionId).lose();
+  for (const executor of cast.executors) executor.continue();
+  life.runner.continue();
+};
+
 /** No command is stuck in a replica's loop. */
 export async function answers(stage: Stage, replica: Replica): Promise<void> {
   const sessionId = stage.sessionId || (stage.world.sessionIds[0] as string);
@@ -144,4 +191,6 @@ export const SCENES: readonly Scene[] = [
   runnerCutOff,
   drainsOften,
   mailOutlivesRunner,
+  finishHasCopy,
+  callArrivesLate,
 ];

@@ -2,6 +2,7 @@ import type { Command } from '@margay/log';
 import type { Cast } from '../cast';
 import { question } from '../clients/people';
 import type { RunLife } from '../runner/run-life';
+import type { Role } from '../runner/plans';
 import type { World } from '../world/world';
 import { REST_MS, until } from './rest';
 
@@ -22,7 +23,7 @@ export class Stage {
   }
 
   /** A run of the given kind, driven by somebody. */
-  async startRun(kind: 'slow' | 'mail'): Promise<RunLife | undefined> {
+  async startRun(kind: Role): Promise<RunLife | undefined> {
     const { world, cast, sessionId } = this;
     const runId = `${sessionId}:r${(world.store.headOf(sessionId)?.runNo ?? 0) + 1}`;
     world.plans.cast(runId, kind);
