@@ -210,6 +210,8 @@ describe('rebuilding', () => {
     const stored = (key: string, value: unknown) => (key === 'queue_position' ? undefined : value);
     const list = async () =>
       JSON.parse(JSON.stringify((await margay.request('GET', '/api/sessions')).body, stored)) as unknown;
+    // Rows follow their log in a moment.
+    while (!JSON.stringify(await list()).includes(session.id)) await new Promise((resolve) => setTimeout(resolve, 50));
     const before = await list();
     for (const name of ['sessions', 'runs']) await rows(name).deleteMany({});
     expect(await list()).toEqual({ sessions: [] });
