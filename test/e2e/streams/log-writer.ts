@@ -135,6 +135,8 @@ export class WrittenRun {
       this.take(message.value.commitId)?.done(message.value);
     } else if (message?.$case === 'rejected') {
       this.take(message.value.commitId)?.failed(new Error(`commit refused: ${message.value.message}`));
+    } else if (message?.$case === 'fenced') {
+      for (const commitId of [...this.pending.keys()]) this.take(commitId)?.failed(new Error('the run was taken over'));
     }
   }
 
