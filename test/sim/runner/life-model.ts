@@ -45,7 +45,7 @@ export class LifeModel extends Model {
     const { world } = this.life.runner;
     const { random } = world;
     const role = world.plans.roleOf(this.life.runId);
-    if (role !== undefined) return { name: role === 'mail' ? 'mail' : 'build', argumentsText: '{"n":"long"}' };
+    if (role !== undefined) return { name: role === 'mail' ? 'mail' : 'look', argumentsText: '{"n":"long"}' };
     if (!random.chance(0.06))
       return { name: random.pick(TOOLS).tool_id, argumentsText: JSON.stringify({ n: world.nextId('n') }) };
     const limit = random.chance(0.5) ? { timeout_seconds: random.integer(1, 8) } : {};

@@ -19,6 +19,8 @@ const DRAINS = 3;
 const MAIL_BEGUN_MS = 1_500;
 /** An intent that is stored has led to its call. */
 const SENT_MS = 20;
+/** A fence is applied at once when nothing fails. */
+const FENCED_SOON_MS = 500;
 /** A lease, polls and a claim. */
 const TAKEN_MS = 22_000;
 /** Its model has been called, and has not answered yet. */
@@ -159,13 +161,15 @@ export const callArrivesLate: Scene = async (stage) => {
   const isIntended = (): boolean => (world.store.headOf(sessionId)?.seq ?? 0) > seq;
   await until(world, ANSWER_MS, () => (isIntended() ? undefined : 'no call is intended'), 20);
   await stage.pass(SENT_MS);
-  life.runner.pause();
-  // A stop of the storm before may end only now, and wake the runner.
-  const isTaken = (): boolean => stage.life(life.runId, life.epoch) !== undefined;
+  for (const runner of cast.runners) runner.pause();
+  // A stop of the storm before may end only now, and wake a runner.
+  const isTaken = (): boolean => (world.store.headOf(sessionId)?.epoch ?? 0) > life.epoch;
   await until(world, TAKEN_MS, () => (isTaken() ? undefined : 'the run is not taken over'));
+  await stage.pass(FENCED_SOON_MS);
   world.sandboxOf(sessionId).lose();
   for (const executor of cast.executors) executor.continue();
-  life.runner.continue();
+  await stage.pass(SENT_MS);
+  for (const runner of cast.runners) runner.continue();
 };
 
 /** No command is stuck in a replica's loop. */
