@@ -86,9 +86,9 @@ describe('the row of a runner', () => {
     await runners.attach('r', 'p', 7);
     const seen = await runners.find('r');
     if (!seen) throw new Error('row expected');
-    await runners.attach('r', 'p', 7);
+    const generation = await runners.attach('r', 'p', 7);
     await runners.remove(seen);
-    expect(await runners.find('r')).toMatchObject({ generation: 2, isLost: false });
+    expect(await runners.find('r')).toMatchObject({ generation, isLost: false });
   });
 
   it('comes back with the next beat of a runner that was given up although it lives', async () => {
@@ -111,13 +111,24 @@ describe('the row of a runner', () => {
   });
 
   it('is left alone by beats and marks of an older attachment', async () => {
-    await runners.attach('r', 'p', 7);
-    await runners.attach('r', 'p', 7);
+    const older = await runners.attach('r', 'p', 7);
+    const newer = await runners.attach('r', 'p', 7);
     const before = await runners.find('r');
-    await runners.beat(attachment(1));
-    expect(await runners.markLost('r', 1)).toBe(false);
+    await runners.beat(attachment(older));
+    expect(await runners.markLost('r', older)).toBe(false);
     expect(await runners.find('r')).toEqual(before);
-    expect(await runners.markLost('r', 2)).toBe(true);
+    expect(await runners.markLost('r', newer)).toBe(true);
+  });
+
+  it('is left alone by an attachment that ended before the runner was given up and came back', async () => {
+    const older = await runners.attach('r', 'p', 7);
+    const seen = await runners.find('r');
+    if (!seen) throw new Error('row expected');
+    await runners.remove(seen);
+    await runners.attach('r', 'p', 7);
+    expect(await runners.markLost('r', older)).toBe(false);
+    await runners.remove(seen);
+    expect(await runners.find('r')).toMatchObject({ isLost: false });
   });
 
   it('counts attachments, also two at once', async () => {

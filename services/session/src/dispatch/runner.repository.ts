@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import type { Collection } from 'mongodb';
 import { isDuplicateKey } from '../store/mongo-errors';
 
@@ -8,7 +9,10 @@ export interface RunnerRow {
   pool: string;
   /** Raised with every heartbeat. */
   beat: number;
-  /** Raised with every `Attach`: a replica that saw an older one close marks nothing. */
+  /**
+   * Another one with every `Attach`, also where the row was removed in between: a replica that saw an older one close marks
+   * nothing.
+   */
   generation: number;
   isLost: boolean;
   seenAt: Date;
@@ -27,6 +31,8 @@ export interface Attachment {
 }
 
 const LISTED_MAX = 5_000;
+/** Generations of a row begin anywhere below, so that no two rows of a runner share one. */
+const FIRST_GENERATION_MAX = 2 ** 47;
 
 /** The collection `runners`. */
 export class RunnerRepository {
@@ -38,10 +44,11 @@ export class RunnerRepository {
 
   /** @returns the generation of this attachment */
   async attach(instance: string, pool: string, slots: number): Promise<number> {
+    const generation = randomInt(FIRST_GENERATION_MAX);
     const fields = { pool, slots, isLost: false, seenAt: new Date(), replica: this.replica };
     try {
-      await this.rows.insertOne({ _id: instance, tenantId: '_platform', generation: 1, beat: 1, ...fields });
-      return 1;
+      await this.rows.insertOne({ _id: instance, tenantId: '_platform', generation, beat: 1, ...fields });
+      return generation;
     } catch (error) {
       if (!isDuplicateKey(error)) throw error;
     }
@@ -69,8 +76,8 @@ export class RunnerRepository {
   }
 
   /** Removes a runner that has given no sign of life since this beat. */
-  async remove({ _id, beat }: Pick<RunnerRow, '_id' | 'beat'>): Promise<void> {
-    await this.rows.deleteOne({ _id, beat });
+  async remove({ _id, beat, generation }: Pick<RunnerRow, '_id' | 'beat' | 'generation'>): Promise<void> {
+    await this.rows.deleteOne({ _id, beat, generation });
   }
 
   async find(instance: string): Promise<RunnerRow | undefined> {
