@@ -1,15 +1,14 @@
 import { subjects } from '@margay/contracts';
 import type { CommitDocument, Head } from '@margay/log';
-import { faultPoint, type Logger, type NatsBus } from '@margay/platform';
+import type { NatsBus } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
-import type { SessionLog } from '../commits/session-log';
 import type { AttachedRunner } from './attached-runner';
 import { AttachedRunners } from './attached-runners';
 import type { TenantLimit } from './fairness';
 import { HandBacks } from './hand-backs';
-import type { RunGrants } from './run-grants';
+import { lifeOf, RunClaims, type RunClaimsPorts } from './run-claims';
 import type { QueueLook, RunQueue } from './run-queue';
-import { rowOfRun, runRowOf, type RunRepository, type RunRow } from './run.repository';
+import { runRowOf, type RunRow } from './run.repository';
 import type { TenantLimits } from './tenant-limits';
 
 const POLL_MS = 1_000;
@@ -17,22 +16,12 @@ const POLL_MS = 1_000;
 const COUNTED_ELSEWHERE_MS = 50;
 /** A run that was just queued here has its row in the store by then. */
 const FRESH_MS = 2_000;
-const CLAIMED_MAX = 20_000;
+const FRESH_MAX = 20_000;
 
-export interface DispatcherPorts {
-  log: SessionLog;
-  runs: Pick<RunRepository, 'project'>;
+export interface DispatcherPorts extends RunClaimsPorts {
   queue: RunQueue;
   limits: TenantLimits;
-  grants: RunGrants;
   bus: NatsBus;
-  logger: Logger;
-  /** Takes back a run that was claimed for a runner which is gone. */
-  giveBack: (row: RunRow) => Promise<void>;
-  /** Resolves once what a commit of this replica owes to the queue was tried. */
-  applied: (sessionId: string, c: number) => Promise<void>;
-  /** @param queuedMs how long it was queued, as far as this replica knows */
-  onAssigned: (row: RunRow, queuedMs: number | undefined) => void;
 }
 
 /**
@@ -52,13 +41,8 @@ export class Dispatcher {
   private readonly capped = new Map<string, Set<string>>();
   private readonly handBacks = new HandBacks();
   /** Runs that were just queued here and go through the queue. */
-  private readonly fresh = new LRUCache<string, RunRow>({ max: CLAIMED_MAX, ttl: FRESH_MS });
-  /** Claims whose rows may not show them yet. */
-  private readonly underWay = new Map<string, RunRow>();
-  /** (run, epoch) pairs claimed here: their queue rows may say `queued` for a moment longer. */
-  private readonly claimed = new LRUCache<string, true>({ max: CLAIMED_MAX });
-  /** When runs were seen to be queued, on the monotonic clock. */
-  private readonly queuedAtMs = new LRUCache<string, number>({ max: CLAIMED_MAX });
+  private readonly fresh = new LRUCache<string, RunRow>({ max: FRESH_MAX, ttl: FRESH_MS });
+  private readonly claims: RunClaims;
   private timer?: NodeJS.Timeout;
   private soonTimer?: NodeJS.Timeout;
   private readonly stops: (() => void)[] = [];
@@ -66,7 +50,9 @@ export class Dispatcher {
   constructor(
     private readonly ports: DispatcherPorts,
     private readonly pools: string[],
-  ) {}
+  ) {
+    this.claims = new RunClaims(ports, (runner) => this.runners.has(runner));
+  }
 
   start(): void {
     for (const pool of this.pools)
@@ -134,7 +120,7 @@ export class Dispatcher {
     const { head, effects } = document;
     for (const effect of effects) {
       if (effect.kind !== 'run') continue;
-      if (effect.state === 'queued') this.queuedAtMs.set(effect.runId, performance.now());
+      if (effect.state === 'queued') this.claims.sawQueued(effect.runId);
       if (effect.state !== 'queued') this.onRunLeft(effect.runId, effect.owner);
       else if (head.run) this.offer(head, head.run.pool);
       if (effect.state !== 'running') this.onLessRunning(document);
@@ -177,7 +163,7 @@ export class Dispatcher {
 
   private startNew(row: RunRow, limit: TenantLimit): void {
     const runner = this.freest(row.pool);
-    if (runner && limit.maxRunning === Infinity) return void this.claim(runner, row);
+    if (runner && limit.maxRunning === Infinity) return void this.claims.claim(runner, row);
     // Runs of its tenant have to be counted first.
     this.fresh.set(lifeOf(row), row);
     void this.dispatch(row.pool);
@@ -197,7 +183,7 @@ export class Dispatcher {
     if (!this.freest(pool)) return;
     const look = await this.ports.queue.look(pool, {
       fresh: [...this.fresh.values()].filter((row) => row.pool === pool),
-      underWay: [...this.underWay.values()],
+      underWay: this.claims.pending,
       isOffered: (row) => this.isOffered(row),
     });
     this.backlogged.delete(pool);
@@ -207,7 +193,7 @@ export class Dispatcher {
     for (let runner = this.freest(pool); runner; runner = this.freest(pool)) {
       const row = look.next();
       if (!row) break;
-      const claimed = this.claim(runner, row);
+      const claimed = this.claims.claim(runner, row);
       if (look.isGated(row.tenantId)) gated.push(claimed);
     }
     if (look.hasBacklog()) this.backlogged.add(pool);
@@ -232,80 +218,12 @@ export class Dispatcher {
   }
 
   private isOffered(row: RunRow): boolean {
-    if (this.claimed.has(lifeOf(row)) || this.handBacks.isDelayed(row)) return false;
-    if (!this.queuedAtMs.has(row._id)) this.queuedAtMs.set(row._id, performance.now());
+    if (this.claims.has(row) || this.handBacks.isDelayed(row)) return false;
+    this.claims.sawQueued(row._id);
     return true;
   }
 
   private freest(pool: string): AttachedRunner | undefined {
     return this.isStopped ? undefined : this.runners.freest(pool);
   }
-
-  /**
-   * Beside the look at the queue: one session whose insert takes long holds up no other.
-   * @returns resolves once the count of running runs shows the outcome; never rejects
-   */
-  private async claim(runner: AttachedRunner, row: RunRow): Promise<void> {
-    const life = lifeOf(row);
-    if (this.claimed.has(life)) return;
-    this.claimed.set(life, true);
-    this.fresh.delete(life);
-    this.underWay.set(life, row);
-    runner.reserve();
-    try {
-      const c = await this.commitClaim(runner, row).finally(() => runner.giveBack());
-      if (c !== undefined) await this.ports.applied(row.sessionId, c);
-    } catch (error) {
-      this.claimed.delete(life);
-      const { sessionId, _id: runId } = row;
-      this.ports.logger.warn({ err: error, sessionId, runId }, 'a queued run could not be claimed');
-    } finally {
-      this.underWay.delete(life);
-    }
-  }
-
-  /** @returns number of the commit, if the claim was stored */
-  private async commitClaim(runner: AttachedRunner, row: RunRow): Promise<number | undefined> {
-    const { _id: runId, sessionId, epoch } = row;
-    const commitId = `claim.${runId}.${epoch}.${runner.instance}`;
-    const claim = { kind: 'claim' as const, commitId, runId, epoch, owner: runner.instance };
-    const outcome = await this.ports.log.submit(sessionId, claim);
-    if (outcome.ok) {
-      await this.assign(runner, outcome.head, outcome.c, row);
-      return outcome.c;
-    }
-    // A refused claim shows that the row is stale: it is written again from the head on which the claim was refused.
-    await this.ports.runs.project(rowOfRun(outcome.head, runId, epoch));
-    return undefined;
-  }
-
-  private async assign(runner: AttachedRunner, head: Head, claimC: number, row: RunRow): Promise<void> {
-    const { run } = head;
-    const epoch = row.epoch + 1;
-    // Cancelled within the same commit.
-    if (run?.id !== row._id || head.epoch !== epoch) return;
-    const { sessionId } = head;
-    await faultPoint('session.before-assign', () => `${sessionId} ${run.id} ${runner.instance}`);
-    // The runner left while the claim was being stored: nobody would learn of the assignment.
-    if (!this.runners.has(runner)) return this.ports.giveBack({ ...row, epoch });
-    const grant = await this.ports.grants.sign(head, run, epoch);
-    this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
-    runner.assign({
-      sessionId,
-      runId: run.id,
-      epoch,
-      claimC,
-      grant,
-      traceparent: run.traceparent ?? '',
-      isolated: run.isolated === true,
-    });
-    const queuedAtMs = this.queuedAtMs.get(row._id);
-    this.queuedAtMs.delete(row._id);
-    this.ports.onAssigned(row, queuedAtMs === undefined ? undefined : performance.now() - queuedAtMs);
-  }
-}
-
-/** One life of a run: it is claimed at most once. */
-function lifeOf({ _id, epoch }: RunRow): string {
-  return `${_id} ${epoch}`;
 }
