@@ -10,7 +10,8 @@ import { TagRepository, type TagRow } from '../sessions/tag.repository';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 import { settleFork } from './fork-sweep';
-import { blobSweep, tagSweep } from './sweeps';
+import { blobSweep } from './blob-sweep';
+import { tagSweep } from './tag-sweep';
 
 jest.setTimeout(30_000);
 
@@ -258,7 +259,9 @@ describe('the collector of forks', () => {
 describe('the sweep over tags', () => {
   const later = () => jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 61_000);
   const logPort = {
-    readTip: async (sessionId: string) => ({ head: (await logOf(sessionId)).at(-1)?.head ?? { c: 0, createdTs: 0 } }),
+    confirmedTip: async (sessionId: string) => ({
+      head: (await logOf(sessionId)).at(-1)?.head ?? { c: 0, createdTs: 0 },
+    }),
     submit: async (_: string, command: { commitId: string }) => {
       submitted.push(command.commitId);
       return { ok: true };

@@ -16,7 +16,8 @@ import type { TagRepository } from '../sessions/tag.repository';
 import { forkSweep } from './fork-sweep';
 import { projectionsIn } from './projections';
 import { logSweep, queueSweep, runnerSweep } from './queue-sweeps';
-import { blobSweep, tagSweep } from './sweeps';
+import { blobSweep } from './blob-sweep';
+import { tagSweep } from './tag-sweep';
 
 export interface UpkeepPorts {
   db: Db;

@@ -1,18 +1,14 @@
 import { isHalfMade, type CreateCommand } from '@margay/log';
-import type { MongoBlobStore } from '../commits/mongo-blob-store';
-import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
 import { eachOf, type Sweep } from '../leases/leased-sweep';
 import type { ForkRepository } from '../sessions/fork.repository';
 import type { TagRepository, TagRow } from '../sessions/tag.repository';
 
-const MINUTE_MS = 60_000;
+const EVERY_MS = 30_000;
 const BATCH = 50;
-/** A collection of blobs begins when whoever was stopped by an outage has had time to store what refers to one. */
-const BLOBS_SETTLE_MS = 10 * MINUTE_MS;
 
 export interface TagSweepPorts {
-  log: Pick<SessionLog, 'submit' | 'readTip'>;
+  log: Pick<SessionLog, 'submit' | 'confirmedTip'>;
   tags: TagRepository;
   forks: ForkRepository;
 }
@@ -21,7 +17,7 @@ export interface TagSweepPorts {
 export function tagSweep(ports: TagSweepPorts): Sweep {
   return {
     name: 'tags',
-    everyMs: MINUTE_MS / 2,
+    everyMs: EVERY_MS,
     async sweep() {
       let repaired = 0;
       await eachOf(await ports.tags.halfMade(Date.now(), BATCH), async (row) => {
@@ -34,13 +30,14 @@ export function tagSweep(ports: TagSweepPorts): Sweep {
 
 /** @returns whether something was missing */
 async function repairTag({ log, tags, forks }: TagSweepPorts, row: TagRow): Promise<boolean> {
-  const { head } = await log.readTip(row.sessionId);
+  // A fork's plan goes only after the fork is stored: looked at in this order, one of them is seen.
+  const fork = await forks.find(row.sessionId);
+  const { head } = await log.confirmedTip(row.sessionId);
   if (head.c > 0 && !isHalfMade(head)) {
     await tags.settle(row);
     return row.isPending === true;
   }
   if (row.commandJson === '') {
-    const fork = await forks.find(row.sessionId);
     await (fork && !fork.isDead ? tags.postpone(row) : tags.free(row));
     return !fork;
   }
@@ -48,22 +45,4 @@ async function repairTag({ log, tags, forks }: TagSweepPorts, row: TagRow): Prom
   // What is refused now, e.g. because it is too large, is refused for ever: no session of this tag can come into being.
   await (outcome.ok || outcome.rejection.reason === 'session_exists' ? tags.settle(row) : tags.free(row));
   return true;
-}
-
-export interface BlobSweepPorts {
-  blobs: MongoBlobStore;
-  store: MongoCommitStore;
-}
-
-/** Blobs that no commit refers to, and what is left of uploads that broke off. */
-export function blobSweep({ blobs, store }: BlobSweepPorts): Sweep {
-  return {
-    name: 'blobs',
-    everyMs: MINUTE_MS,
-    settleMs: BLOBS_SETTLE_MS,
-    async sweep() {
-      const unused = await blobs.collect((tenantId, id) => store.refersTo(tenantId, id), BATCH);
-      return unused + (await blobs.collectBroken(BATCH));
-    },
-  };
 }
