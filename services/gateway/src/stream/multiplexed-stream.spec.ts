@@ -2,6 +2,9 @@ import { UnavailableError } from '@margay/errors';
 import { GatewayHarness } from '../spec/gateway-harness';
 import type { SseReader } from '../spec/sse-reader';
 
+// Machines that run the tests may be busy with others.
+jest.setTimeout(30_000);
+
 const note = (text: string) => ({ type: 'run_note' as const, payload: { text } });
 
 describe('a stream of many sessions', () => {
@@ -233,7 +236,7 @@ describe('a stream of many sessions', () => {
 });
 
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 3_000;
+  const deadline = performance.now() + 15_000;
   while (!condition()) {
     if (performance.now() > deadline) throw new Error('did not come true in time');
     await new Promise((resolve) => setTimeout(resolve, 5));

@@ -2,6 +2,9 @@ import { UnavailableError } from '@margay/errors';
 import { GatewayHarness } from '../spec/gateway-harness';
 import type { SseReader } from '../spec/sse-reader';
 
+// Machines that run the tests may be busy with others.
+jest.setTimeout(30_000);
+
 const call = (step: number) => ({
   type: 'llm_call_start' as const,
   payload: { agent_id: 'root', depth: 0, step, model: 'scripted/echo' },
@@ -31,11 +34,9 @@ describe('session stream', () => {
   afterEach(() => harness.stop());
 
   describe('of an idle session', () => {
-    it('replays everything, tells the state twice and ends within milliseconds', async () => {
-      await start();
-      const startedMs = performance.now();
+    it('replays everything, tells the state twice and ends without waiting for anything', async () => {
+      await start({ streams: { gapMs: 60_000, probeMs: 60_000, heartbeatMs: 60_000, lingerMs: 60_000 } });
       const reader = await (await harness.stream(id)).untilEnd();
-      expect(performance.now() - startedMs).toBeLessThan(500);
       expect(reader.types).toEqual(['session', 'context', 'session_state', 'session_state', 'stream_end']);
       expect(reader.ended).toBe('clean');
     });
@@ -617,7 +618,7 @@ describe('session stream', () => {
 });
 
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 3_000;
+  const deadline = performance.now() + 15_000;
   while (!condition()) {
     if (performance.now() > deadline) throw new Error('did not come true in time');
     await new Promise((resolve) => setTimeout(resolve, 5));
