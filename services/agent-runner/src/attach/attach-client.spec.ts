@@ -115,6 +115,18 @@ it('is attached from the first answer on, until the stream is lost', () => {
   expect(client.isAttached).toBe(false);
 });
 
+it('tells a stream that it leaves nothing of free slots, which would be filled: after a pause it has no run left', () => {
+  acknowledge();
+  const before = last();
+  nowMs += 18_000;
+  jest.advanceTimersByTime(5_000);
+  expect(heard).toEqual(['silence']);
+  expect(before.cases).toEqual(['hello', 'heartbeat']);
+  expect(before.isCancelled).toBe(true);
+  pass(100);
+  expect(last().cases).toEqual(['hello', 'heartbeat']);
+});
+
 it('passes on what it is told', () => {
   last().answer({
     $case: 'assign',

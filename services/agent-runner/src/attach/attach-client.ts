@@ -94,16 +94,17 @@ export class AttachClient {
   /** Says at once how many slots are free, e.g. after a run has ended. */
   heartbeat(): void {
     const { host } = this.options;
+    const nowMs = this.now();
+    if (!this.isSilent && nowMs - this.answeredAtMs >= SELF_FENCE_MS) this.onSilence();
+    // Another replica may answer where this one does not; this one must not hear of free slots that it would fill.
+    if (nowMs - Math.max(this.answeredAtMs, this.connectedAtMs) >= SELF_FENCE_MS) {
+      this.connectedAtMs = nowMs;
+      return void this.stream?.cancel();
+    }
     this.beat += 1;
     for (const lost of host.lostRuns()) this.stream?.write({ message: { $case: 'died', value: lost } });
     const value = { beat: this.beat, freeSlots: host.freeSlots(), runs: host.heldRuns() };
     this.stream?.write({ message: { $case: 'heartbeat', value } });
-    const nowMs = this.now();
-    if (!this.isSilent && nowMs - this.answeredAtMs >= SELF_FENCE_MS) this.onSilence();
-    if (nowMs - Math.max(this.answeredAtMs, this.connectedAtMs) < SELF_FENCE_MS) return;
-    // Another replica may answer where this one does not.
-    this.connectedAtMs = nowMs;
-    this.stream?.cancel();
   }
 
   private onSilence(): void {
