@@ -1,3 +1,5 @@
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { FaultWorld } from './fault-world';
 import { describe, FAULT_KINDS, planFaults } from './plan';
@@ -6,7 +8,7 @@ import { MEMORY_EATER, NEIGHBOURS } from './memory';
 import { playRound, type RoundOptions, type RoundResult } from './round';
 import { faultScript } from './script';
 
-const USAGE = `npm run test:faults -- [--kills N] [--seed S] [--actors N] [--parallel N] [--only KINDS] [--plan]
+const USAGE = `npm run test:faults -- [--kills N] [--seed S] [--actors N] [--parallel N] [--only KINDS] [--logs FOLDER] [--plan]
 npm run test:faults -- --scenario memory
 
 Strikes at the processes of a whole platform, its broker, its store and what lies between them at random points, while
@@ -17,6 +19,7 @@ users run tools that count; then checks the stored commits, what clients recorde
   --actors    users at the same time, default 6
   --parallel  faults at the same time, default 1
   --only      kinds of faults, separated by commas: ${FAULT_KINDS.join(', ')}
+  --logs      where the logs of all processes are kept
   --plan      only print what would be played
   --scenario  memory: one run eats the memory of whoever drives it; it is parked, and its neighbours end well
 `;
@@ -30,6 +33,7 @@ async function main(): Promise<number> {
       actors: { type: 'string', default: '6' },
       parallel: { type: 'string', default: '1' },
       only: { type: 'string', default: FAULT_KINDS.join() },
+      logs: { type: 'string' },
       scenario: { type: 'string', default: 'random' },
       plan: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
@@ -45,8 +49,8 @@ async function main(): Promise<number> {
     print(USAGE);
     return values.help ? 0 : 2;
   }
-  if (values.scenario === 'memory') return playMemory();
-  return playRandom({ seed, kills, actors, parallel, only } as Choice, values.plan);
+  if (values.scenario === 'memory') return playMemory(values.logs);
+  return playRandom({ seed, kills, actors, parallel, only, logs: values.logs } as Choice, values.plan);
 }
 
 interface Choice {
@@ -55,28 +59,28 @@ interface Choice {
   actors: number;
   parallel: number;
   only: string[];
+  logs: string | undefined;
 }
 
-async function playRandom({ seed, kills, actors, parallel, only }: Choice, isPlanOnly: boolean): Promise<number> {
+async function playRandom({ seed, kills, actors, parallel, only, logs }: Choice, isPlanOnly: boolean): Promise<number> {
   const faults = planFaults(seed, kills, only);
   print(`seed ${seed}, ${kills} faults, at most ${parallel} at once, ${actors} users`);
   for (const [index, fault] of faults.entries()) print(`${index + 1}. ${describe(fault)}`);
   if (isPlanOnly) return 0;
-  const result = await play(new FaultWorld(), { faults, actors, parallel });
+  const result = await play(new FaultWorld(), { faults, actors, parallel, logs });
   return result.violations.length > 0 ? 1 : 0;
 }
 
-async function playMemory(): Promise<number> {
+async function playMemory(logs: string | undefined): Promise<number> {
   print(`one run that eats the memory of whoever drives it, beside ${NEIGHBOURS} others`);
-  const result = await play(new FaultWorld(MEMORY_EATER), { faults: [], actors: 1 + NEIGHBOURS, parallel: 1 });
+  const result = await play(new FaultWorld(MEMORY_EATER), { faults: [], actors: 1 + NEIGHBOURS, parallel: 1, logs });
   if (result.parked !== 1) print(`${result.parked} runs were parked instead of the one`);
   return result.violations.length > 0 || result.parked !== 1 ? 1 : 0;
 }
 
-async function play(
-  world: FaultWorld,
-  options: Pick<RoundOptions, 'faults' | 'actors' | 'parallel'>,
-): Promise<RoundResult> {
+type Played = Pick<RoundOptions, 'faults' | 'actors' | 'parallel'> & { logs: string | undefined };
+
+async function play(world: FaultWorld, { logs, ...options }: Played): Promise<RoundResult> {
   const startedMs = performance.now();
   const seconds = (): string => ((performance.now() - startedMs) / 1_000).toFixed(1);
   const progress = (line: string): void => void process.stderr.write(`${seconds()} s: ${line}\n`);
@@ -88,6 +92,7 @@ async function play(
     print(`took ${seconds()} s`);
     return result;
   } finally {
+    if (logs !== undefined) await cp(join(world.margay.home, 'logs'), logs, { recursive: true });
     await world.stop();
   }
 }

@@ -7,13 +7,17 @@ export async function instanceOf(world: FaultWorld, runner: string): Promise<str
   return (await linesOf(world, runner)).findLast(({ service }) => service === 'agent-runner')?.instance;
 }
 
-/** When session processes noticed that runners were gone. */
-export async function noticesOf(world: FaultWorld): Promise<Map<string, number>> {
-  const noticed = new Map<string, number>();
+/** When session processes noticed that runners were gone, ascending for each. */
+export async function noticesOf(world: FaultWorld): Promise<Map<string, number[]>> {
+  const noticed = new Map<string, number[]>();
   for (const session of SESSIONS)
-    for (const { msg, runner, time } of await linesOf(world, session))
-      if (msg === 'a runner is lost' && runner && time)
-        noticed.set(runner, Math.min(noticed.get(runner) ?? Infinity, new Date(time).getTime()));
+    for (const { msg, runner, time } of await linesOf(world, session)) {
+      if (msg !== 'a runner is lost' || !runner || !time) continue;
+      noticed.set(
+        runner,
+        [...(noticed.get(runner) ?? []), new Date(time).getTime()].toSorted((a, b) => a - b),
+      );
+    }
   return noticed;
 }
 

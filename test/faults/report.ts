@@ -19,7 +19,7 @@ export function report(result: RoundResult): string[] {
     (kind) => [kind, violations.filter((found) => found.kind === kind).length] as const,
   );
   return [
-    ...takeovers.filter((takeover) => lasted(takeover) > SLOW_MS).map(slowLine),
+    ...takeovers.filter((takeover) => toClaim(takeover) > SLOW_MS).map(slowLine),
     ...violations.map(({ kind, text }) => `violation (${kind}): ${text}`),
     `faults: ${Object.entries(counts.faultsByKind)
       .map(([kind, n]) => `${n} ${kind}`)
@@ -38,9 +38,11 @@ export function report(result: RoundResult): string[] {
   ];
 }
 
-/** From the strike, or from the loss where nothing struck the owner, to the first word of the next one. */
-const lasted = ({ strike, queuedAt, firstWordAt }: Takeover): number => firstWordAt - (strike?.startedAt ?? queuedAt);
-const toClaim = ({ strike, queuedAt, claimedAt }: Takeover): number => claimedAt - (strike?.startedAt ?? queuedAt);
+const startOf = ({ strike, queuedAt }: Takeover): number => strike?.startedAt ?? queuedAt;
+/** From the strike, or from the loss where nothing struck the owner, to the claim by the next one. */
+const toClaim = (takeover: Takeover): number => takeover.claimedAt - startOf(takeover);
+const toWord = (takeover: Takeover): number[] =>
+  takeover.firstWordAt === undefined ? [] : [takeover.firstWordAt - startOf(takeover)];
 
 function causeLines(name: string, takeovers: readonly Takeover[]): string[] {
   const alone = takeovers.filter(({ beside }) => beside.length === 0);
@@ -48,7 +50,7 @@ function causeLines(name: string, takeovers: readonly Takeover[]): string[] {
     `takeover after ${name}, ${what}: ${all.length}` +
     (all.length === 0
       ? ''
-      : `; to the claim ${figures(all.map(toClaim))}; to the first word ${figures(all.map(lasted))}`);
+      : `; to the claim ${figures(all.map(toClaim))}; to the first word ${figures(all.flatMap(toWord))}`);
   return takeovers.length === 0 ? [line('all', [])] : [line('all', takeovers), line('no other fault beside', alone)];
 }
 

@@ -20,14 +20,14 @@ export interface Takeover {
   noticedAt?: number;
   queuedAt: number;
   claimedAt: number;
-  /** First commit of the new owner. */
-  firstWordAt: number;
+  /** First commit of the new owner; undefined where that one was lost before. */
+  firstWordAt?: number;
 }
 
 export interface Facts {
   strikes: readonly Strike[];
-  /** When a session process noticed that this life of a runner is over. */
-  noticedAt: ReadonlyMap<string, number>;
+  /** When session processes noticed that this life of a runner was lost. */
+  noticedAt: ReadonlyMap<string, readonly number[]>;
 }
 
 /** Faults that slow no takeover down. */
@@ -35,52 +35,50 @@ const HARMLESS = new Set<Fault['kind']>(['broker-wipe', 'sandbox-kill']);
 /** A clock that was ahead has left times that others still have to pass. */
 const SKEW_AFTERMATH_MS = 35_000;
 
-interface Loss {
-  runId: string;
-  owner: string;
-  queuedAt: number;
-  claimedAt?: number;
-}
-
-/** Every change of hands in a log, from the loss of one owner to the first commit of the next one that says a word. */
+/** Every change of hands in a log: from the loss of one owner to the claim by the next one, and its first word. */
 export function takeoversOf(commits: readonly StoredCommit[], facts: Facts): Takeover[] {
   const found: Takeover[] = [];
-  let loss: Loss | undefined;
+  let loss: { runId: string; owner: string; queuedAt: number } | undefined;
+  let newest: Takeover | undefined;
   for (const [index, { head, ts0, commitIds }] of commits.entries()) {
     const before = commits[index - 1]?.head.run;
     const at = ts0 / 1_000;
-    if (
-      before?.state === 'running' &&
-      before.owner !== null &&
-      head.run?.id === before.id &&
-      head.run.state === 'queued'
-    )
-      loss ??= { runId: before.id, owner: before.owner, queuedAt: at };
-    if (!loss) continue;
-    if (before?.state === 'queued' && head.run?.state === 'running') loss.claimedAt = at;
-    const isWord = commitIds.some((id) => id.startsWith(`${loss?.runId}.`));
-    if (head.run?.state === 'queued' || loss.claimedAt === undefined || !isWord) continue;
-    found.push(describeTakeover(loss, loss.claimedAt, at, facts));
-    loss = undefined;
+    const isSame = before !== null && before !== undefined && before.id === head.run?.id;
+    if (isSame && before.state === 'running' && before.owner !== null && head.run?.state === 'queued') {
+      loss = { runId: before.id, owner: before.owner, queuedAt: at };
+      newest = undefined;
+    } else if (loss && isSame && head.run?.state === 'running') {
+      newest = describeTakeover(loss, at, facts);
+      found.push(newest);
+      loss = undefined;
+    } else if (newest && commitIds.some((id) => id.startsWith(`${newest?.runId}.`))) {
+      newest.firstWordAt = at;
+      newest = undefined;
+    }
   }
-  return found;
+  return found.map((takeover) => ({ ...takeover, beside: besideOf(takeover, facts) }));
 }
 
-function describeTakeover(loss: Loss, claimedAt: number, firstWordAt: number, facts: Facts): Takeover {
-  const { runId, owner, queuedAt } = loss;
+function describeTakeover(
+  { runId, owner, queuedAt }: { runId: string; owner: string; queuedAt: number },
+  claimedAt: number,
+  facts: Facts,
+): Takeover {
   const strike = facts.strikes.findLast(({ instance, startedAt }) => instance === owner && startedAt <= queuedAt);
-  const from = strike?.startedAt ?? queuedAt;
-  const beside = facts.strikes.filter((other) => other !== strike && isBeside(other, from, firstWordAt));
-  const noticedAt = facts.noticedAt.get(owner);
+  const noticedAt = facts.noticedAt.get(owner)?.find((at) => at >= (strike?.startedAt ?? 0));
   return {
     runId,
-    beside,
+    beside: [],
     queuedAt,
     claimedAt,
-    firstWordAt,
     ...(strike && { strike }),
     ...(noticedAt !== undefined && { noticedAt }),
   };
+}
+
+function besideOf({ strike, queuedAt, claimedAt, firstWordAt }: Takeover, { strikes }: Facts): Strike[] {
+  const [from, to] = [strike?.startedAt ?? queuedAt, firstWordAt ?? claimedAt];
+  return strikes.filter((other) => other !== strike && isBeside(other, from, to));
 }
 
 function isBeside({ fault, startedAt, endedAt }: Strike, from: number, to: number): boolean {
