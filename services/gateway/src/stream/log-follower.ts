@@ -148,6 +148,7 @@ export class LogFollower implements FeedListener {
   /** Replays up to a head, then what arrived meanwhile, until nothing lies between this follower and the live end. */
   private async catchUp(from: ReadFrom, includes: (frame: Frame) => boolean): Promise<void> {
     const { feed } = this.options;
+    if (this.isClosed) return;
     this.phase = 'replaying';
     let next = from;
     let filter = includes;
