@@ -69,8 +69,8 @@ export function fold<T extends { command: Command; bodyHash: string }>(
   const accepted: T[] = [];
   const rejected: Fold<T>['rejected'] = [];
   for (const item of items) {
-    // A command sees the effects of those before it in the batch, also that the session exists.
-    const seen = accepted.length > 0 ? { ...head, c: tip.head.c + 1 } : head;
+    // A command sees what those before it in the batch did: that the session exists, and how far its events reach.
+    const seen = accepted.length > 0 ? { ...head, ...end(tip, firstTs, events.length) } : head;
     const decision = decide(seen, item.command, firstTs + events.length, rules);
     if (isRejected(decision)) {
       rejected.push({ item, rejection: decision.reject });
@@ -100,14 +100,9 @@ function build(
   const frames = events.map(({ event, runId }, index) =>
     frame(event, runId, tip.head.seq + 1 + index, firstTs + index),
   );
-  const head: Head = {
-    ...decided,
-    c,
-    seq: tip.head.seq + frames.length,
-    ts: firstTs + Math.max(0, frames.length - 1),
-  };
+  const head: Head = { ...decided, ...end(tip, firstTs, frames.length) };
   const payloads = events.map(({ event }) => event.payload);
-  const effects = effectsOf(tip.head, head);
+  const effects = effectsOf(tip.head, head, askedIn(events, records, firstTs));
   const body: Omit<CommitDocument, 'hash' | 'effectsDueAt'> = {
     _id: commitKey(sessionId, c),
     v: 1,
@@ -124,6 +119,20 @@ function build(
   };
   const effectsDueAt = effects.length > 0 ? Math.floor(nowMicros / 1000) + EFFECTS_GRACE_MS : null;
   return { ...body, effectsDueAt, hash: hashOf(tip.hash, body) };
+}
+
+/** Where the log ends with a commit of so many events. */
+function end({ head }: Tip, firstTs: number, events: number): Pick<Head, 'c' | 'seq' | 'ts'> {
+  return { c: head.c + 1, seq: head.seq + events, ts: firstTs + Math.max(0, events - 1) };
+}
+
+/** Questions that the commit opens, also those that it closes again. */
+function askedIn(events: DecidedEvent[], records: object[], firstTs: number): { callId: string; ts: number }[] {
+  const asked = (records as { kind: string; callId?: string }[]).filter(({ kind }) => kind === 'question');
+  return asked.flatMap(({ callId = '' }) => {
+    const index = events.findIndex(({ event: { type, payload } }) => type === 'user_question' && payload['call_id'] === callId); // prettier-ignore
+    return index === -1 ? [] : [{ callId, ts: firstTs + index }];
+  });
 }
 
 /** The stored bytes of a public event. Field order is part of the contract: clients compare texts. */

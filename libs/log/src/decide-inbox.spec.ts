@@ -1,9 +1,10 @@
-import { acceptCommand, createCommand, messageCommand, runRequest } from '@margay/testing';
+import { acceptCommand, createCommand, hashed, messageCommand, runRequest } from '@margay/testing';
+import { fold } from './build';
 import type { AnswerCommand, Command, StepCommand } from './command';
 import { decide } from './decide';
 import { isRejected, type Accepted } from './decision';
 import { effectsOf } from './effects';
-import { emptyHead, type Head } from './head';
+import { HEAD_MAX_BYTES, OPEN_QUESTIONS_MAX, emptyHead, type Head } from './head';
 import { sessionState } from './state';
 
 const TS = 1_700_000_000_000_000;
@@ -84,9 +85,48 @@ describe('a question', () => {
     expect(effectsOf(running, asked)).toContainEqual({ kind: 'question', callId: CALL, ts: TS });
   });
 
-  it('needs its event, and opens once', () => {
+  it('needs its event and a short id, and opens once', () => {
     expect(refusal(running, { ...asking(), events: [] })).toBe('invalid');
+    expect(refusal(running, asking(`session.${'9'.repeat(64)}`))).toBe('invalid');
     expect(refusal(asked, asking())).toBe('invalid');
+    expect(refusal(after(asked, interrupt), asking())).toBe('invalid');
+  });
+
+  it('is noted where a late answer finds it, though the commit that opens it closes it again', () => {
+    const head = after(running, message);
+    const { document } = fold({ head, hash: '' }, [hashed(asking())], TS);
+    expect(document?.head.questions).toBeUndefined();
+    const ts = document?.events[0]?.ts;
+    expect(document?.effects).toContainEqual({ kind: 'question', callId: CALL, ts });
+  });
+
+  it('is shown in place of another that the same commit closes', () => {
+    const next = after(asked, answer, asking('session.2.1.1'));
+    expect(effectsOf(asked, next)).toContainEqual({ kind: 'session' });
+  });
+
+  it('leaves the head within its limit with as many others as may be, on the largest context', () => {
+    const callIds = Array.from({ length: 3 * OPEN_QUESTIONS_MAX }, (_, n) => `session.${'9'.repeat(50)}.${n}`);
+    const claimed = { ...claim, owner: 'o'.repeat(64) };
+    let notes = 'x'.repeat(HEAD_MAX_BYTES);
+    const large = () => acceptCommand('large', { context: { notes } });
+    const idle = after(emptyHead('session'), createCommand());
+    while (isRejected(decide(idle, large(), TS))) notes = notes.slice(1);
+    let head = after(idle, large(), claimed);
+    const open = (from: number) => callIds.slice(from, from + OPEN_QUESTIONS_MAX);
+    for (let from = 0; from < callIds.length; from += OPEN_QUESTIONS_MAX) {
+      head = after(head, ...open(from).map((id) => asking(id, 60)));
+      expect(refusal(head, asking('session.2.9.9'))).toBe('invalid');
+      if (from + OPEN_QUESTIONS_MAX < callIds.length)
+        for (const callId of open(from)) head = accepted(head, { ...expire, callId }, TS + 60 * SECOND).head;
+    }
+    const waiting = { for: open(2 * OPEN_QUESTIONS_MAX), inboxEnd: head.inboxEnd };
+    head = after(head, { ...waits(), waiting } as Command);
+    expect(Buffer.byteLength(JSON.stringify(head))).toBeLessThanOrEqual(HEAD_MAX_BYTES);
+    // What the run leaves behind locks nobody out.
+    head = after(head, cancel, acceptCommand('next'));
+    expect(head.run?.id).toBe('session:r2');
+    expect(head.unanswered?.at(-1)?.callId).toBe(callIds.at(-1));
   });
 
   it('is not waited for where a message came that the model has not read', () => {
@@ -134,6 +174,20 @@ describe('a run that waits', () => {
     const one = after(two, { ...answer, callId: 'session.2.1.1' });
     expect(refusal(one, waits(0))).toBe('changed');
     expect(refusal(one, waits(1))).toBe('ok');
+  });
+
+  it('names each question once', () => {
+    const often = { ...waits(), waiting: { for: Array.from({ length: 9 }, () => CALL), inboxEnd: 0 } } as Command;
+    expect(after(asked, often).run?.waiting?.for).toEqual([CALL]);
+  });
+
+  it('tells its next owner that nobody has driven it since, and no other one', () => {
+    const woken = after(waiting, answer);
+    expect(woken.run?.isWoken).toBe(true);
+    const claimed = after(woken, { ...claim, epoch: 4 });
+    expect(claimed.run?.isWoken).toBe(true);
+    const lost: Command = { kind: 'takeover', commitId: 't', runId: RUN_ID, epoch: 5, cause: 'unlisted' };
+    expect(after(claimed, lost).run?.isWoken).toBeUndefined();
   });
 
   it('must say what for', () => {

@@ -48,7 +48,7 @@ export function answer(head: Head, command: AnswerCommand, ts: number, rules: De
     return wake({ ...decided, answer: { session_id: head.sessionId, delivery: 'run' } }, rules);
   }
   const late = head.unanswered?.find((question) => question.callId === callId);
-  if (!late) return reject('question_decided', 'The question is already answered, or was declined.');
+  if (!late) return reject('question_decided', 'The question is already answered, or was declined, or is gone.');
   if (!command.late) return reject('changed', 'The run that asked is over, and no other can be started now.');
   return answerLate({ ...head, ...unansweredWithout(head, callId) }, callId, { ...said, delivery: 'message' }, command.late, ts, rules); // prettier-ignore
 }
@@ -73,7 +73,10 @@ function wake(accepted: Accepted, rules: DecideRules): Accepted {
   const { head } = accepted;
   if (head.run?.state !== 'waiting' || !rules.decisionRequeues) return accepted;
   const { waiting: _, ...run } = head.run;
-  return { ...accepted, head: { ...head, epoch: head.epoch + 1, run: { ...run, state: 'queued', owner: null } } };
+  return {
+    ...accepted,
+    head: { ...head, epoch: head.epoch + 1, run: { ...run, state: 'queued', owner: null, isWoken: true } },
+  };
 }
 
 function inboxItem(head: Head, run: HeadRun, item: 'steer' | 'interrupt', said: SaidText): Accepted {

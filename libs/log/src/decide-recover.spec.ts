@@ -127,3 +127,48 @@ it('goes on without cutting anything', () => {
   const types = documents.at(-1)?.events.map(({ frame }) => (JSON.parse(frame) as Frame).type);
   expect(types).toEqual(['recovery', 'context', 'run_accepted', 'user']);
 });
+
+it('cuts what the same commit adds, too', () => {
+  turn('one');
+  submit(acceptCommand('two'));
+  const from = userEvent('two');
+  const retried: RecoverCommand = { kind: 'recover', commitId: 'r', action: 'retry', from, run: runRequest('again') };
+  const { document } = fold(tip, [hashed({ kind: 'cancel', commitId: 'c' }), hashed(retried)], 1_700_000_000_000_000);
+  const frames = (document?.events ?? []).map(({ frame, seq }) => ({ ...(JSON.parse(frame) as Frame), seq }));
+  expect(frames.map(({ type }) => type)).toEqual([
+    ...['assistant', 'completion'],
+    ...['recovery', 'context', 'run_accepted', 'user'],
+  ]);
+  expect(document?.head.cuts).toEqual([[from.seq, frames[1]?.seq]]);
+  expect((frames[2]?.payload.cut as { to_ts?: string } | undefined)?.to_ts).toBe(frames[1]?.ts);
+});
+
+it('takes no late answer to a question of a turn that is cut', () => {
+  turn('one');
+  submit(acceptCommand('two'));
+  const runId = tip.head.run?.id ?? '';
+  submit({ kind: 'claim', commitId: 'claim', runId, epoch: tip.head.epoch, owner: 'r' });
+  const callId = 'session.5.1.0';
+  const payload = { call_id: callId, call_token: 't', questions: [], timeout_seconds: null, notes_placeholder: null };
+  const own = { commitId: 'ask', runId, epoch: tip.head.epoch, records: [] };
+  const questions = [{ callId, timeoutSeconds: null }];
+  submit({ kind: 'step', ...own, events: [{ type: 'user_question', payload }], questions });
+  submit({ kind: 'cancel', commitId: 'cancel' });
+  expect(tip.head.unanswered).toHaveLength(1);
+  expect(submit(retry('two'))).toBe('ok');
+  const said = { callId, answers: [], notes: null, via: 'rest', text: 'blue', late: runRequest('late') };
+  expect(submit({ kind: 'answer', commitId: 'answer', ...said })).toBe('question_decided');
+});
+
+it('titles the session anew where its first turn is retried, and only then', () => {
+  turn('one');
+  turn('two');
+  submit({ ...retry('two'), run: runRequest('three') });
+  end();
+  expect(tip.head.title).toBe('one');
+  submit({ ...retry('one'), run: runRequest('other') });
+  end();
+  expect(tip.head.title).toBe('other');
+  submit({ ...retry('other'), run: runRequest('last') });
+  expect(tip.head.title).toBe('last');
+});

@@ -22,13 +22,22 @@ export function recover(head: Head, command: RecoverCommand, ts: number): Decisi
   const cuts = withCut(head.cuts, [from.seq, head.seq]);
   if (cuts.length > CUTS_MAX)
     return reject('cuts_exhausted', `The session has ${CUTS_MAX} retried ranges; fork it to go on retrying.`);
-  const started = startRun({ ...head, cuts }, run, ts + 1);
+  const started = startRun({ ...head, cuts, ...forgotten(head, from) }, run, ts + 1);
   const cut = { from_ts: isoMicros(from.ts), to_ts: isoMicros(head.ts) };
   const event = { type: 'recovery' as const, payload: { action, cut } };
   return {
     ...started,
     events: [{ event, runId: null }, ...started.events],
     records: [{ kind: 'cut', runId: from.runId }, ...started.records],
+  };
+}
+
+/** What came of the turns that are cut: nobody waits for answers to their questions, and a title from there goes. */
+function forgotten(head: Head, { ts, runId }: { ts: number; runId: string }): Partial<Head> {
+  const isTitle = head.titleRunNo !== undefined && runId === `${head.sessionId}:r${head.titleRunNo}`;
+  return {
+    ...(head.unanswered ? { unanswered: head.unanswered.filter((question) => question.ts < ts) } : {}),
+    ...(isTitle ? { title: null } : {}),
   };
 }
 

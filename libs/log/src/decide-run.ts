@@ -10,7 +10,7 @@ import type {
 } from './command';
 import { cancelQuestions, decideAll } from './decide-inbox';
 import { reject, type Accepted, type DecideRules, type Decision } from './decision';
-import { OPEN_QUESTIONS_MAX, type Head, type HeadQuestion, type HeadRun } from './head';
+import { CALL_ID_MAX_CHARS, OPEN_QUESTIONS_MAX, type Head, type HeadQuestion, type HeadRun } from './head';
 import { afterLeaving } from './losses';
 import type { LogRecord } from './record';
 import { privateText, publicText, type SaidText } from './said-text';
@@ -53,7 +53,7 @@ export function release(head: Head, run: HeadRun, command: ReleaseCommand, ts: n
   const open = new Set(head.questions?.map(({ callId }) => callId));
   const isChanged = head.inboxEnd !== waiting.inboxEnd || waiting.for.some((id) => !open.has(id));
   if (isChanged && rules.waitingNeedsOpen) return reject('changed', 'what the run wanted to wait for is decided');
-  const waits = { kind: 'question' as const, for: waiting.for, since: ts };
+  const waits = { kind: 'question' as const, for: [...new Set(waiting.for)], since: ts };
   return {
     head: {
       ...head,
@@ -154,8 +154,11 @@ function askedQuestions(head: Head, command: StepCommand, ts: number): HeadQuest
   const asked: HeadQuestion[] = [];
   for (const { callId, timeoutSeconds } of command.questions ?? []) {
     const index = command.events.findIndex(({ type, payload }) => type === 'user_question' && payload['call_id'] === callId); // prettier-ignore
-    const isOpen = [...(head.questions ?? []), ...asked].some((question) => question.callId === callId);
-    if (index === -1 || isOpen) return reject('invalid', `question ${callId} has no event, or is open already`);
+    const known = [...(head.questions ?? []), ...(head.unanswered ?? []), ...asked];
+    if (index === -1 || known.some((question) => question.callId === callId))
+      return reject('invalid', `question ${callId} has no event, or was asked already`);
+    if (callId.length > CALL_ID_MAX_CHARS)
+      return reject('invalid', `the id of a question has at most ${CALL_ID_MAX_CHARS} characters`);
     const at = ts + index;
     asked.push({ callId, ts: at, expiresTs: timeoutSeconds === null ? null : at + timeoutSeconds * 1_000_000 });
   }

@@ -1,7 +1,7 @@
 import { isoMicros, type EventInput } from '@margay/contracts';
 import type { RunRequest } from './command';
 import type { Accepted } from './decision';
-import type { Head, HeadRun } from './head';
+import type { Head, HeadRun, LastRun } from './head';
 import { privateText, publicText } from './said-text';
 import { traceOf } from './trace';
 
@@ -46,9 +46,10 @@ export function startRun(head: Head, request: RunRequest, ts: number): Accepted 
       ...head,
       context,
       binding: unbound ? request.binding : head.binding,
-      title: head.title ?? titleFrom(request.text),
+      ...(head.title === null ? { title: titleFrom(request.text), titleRunNo: no } : {}),
       runNo: no,
       run,
+      lastRun: head.lastRun && briefly(head.lastRun),
       epoch: head.epoch + 1,
       sandbox: null,
     },
@@ -59,6 +60,11 @@ export function startRun(head: Head, request: RunRequest, ts: number): Accepted 
     ],
     answer: { session_id: head.sessionId, run_id: runId, steered: false },
   };
+}
+
+/** How a run ended in detail is shown until the next one starts: heads stay small. */
+function briefly({ id, acceptedTs, done, doneReason }: LastRun): LastRun {
+  return { id, ...(acceptedTs === undefined ? {} : { acceptedTs }), done, doneReason };
 }
 
 function titleFrom(text: string): string | null {

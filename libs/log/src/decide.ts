@@ -23,18 +23,32 @@ const HEAD_RESERVE_BYTES = 2 * 1024;
  */
 export function decide(head: Head, command: Command, ts: number, rules: DecideRules = ALL_DECIDE_RULES): Decision {
   const decision = decideKind(head, command, ts, rules);
-  if (isRejected(decision) || !mayGrow(head, decision.head)) return decision;
-  const bytes = Buffer.byteLength(JSON.stringify(decision.head));
+  if (isRejected(decision)) return decision;
   const most = HEAD_MAX_BYTES - HEAD_RESERVE_BYTES;
+  const bytes = mayGrow(head, decision.head) ? bytesOf({ ...decision.head, unanswered: [] }) : 0;
   if (bytes > most)
     return reject('head_too_large', `the session's context would grow to ${bytes} bytes; at most ${most} fit`);
-  return decision;
+  const fitted = withinLimit(decision.head);
+  return fitted === decision.head ? decision : { ...decision, head: fitted };
 }
 
-/** Whether the command brought what people chose: only then it may be refused for the head's size, else runs get stuck. */
+/** Whether the command brought what people chose: only that may be refused for its size, else runs and sessions get stuck. */
 function mayGrow(before: Head, after: Head): boolean {
-  return before.c === 0 || before.runNo !== after.runNo;
+  const isStart = before.c === 0 || before.runNo !== after.runNo;
+  return isStart && chosenBytes(after) > chosenBytes(before);
 }
+
+/** Forgets the oldest questions that nobody answered where there is no room for them. */
+function withinLimit(head: Head): Head {
+  const { unanswered = [] } = head;
+  if (unanswered.length === 0 || bytesOf(head) <= HEAD_MAX_BYTES) return head;
+  return withinLimit({ ...head, unanswered: unanswered.slice(1) });
+}
+
+const bytesOf = (value: object): number => Buffer.byteLength(JSON.stringify(value));
+
+const chosenBytes = ({ tag, title, context, binding, cuts }: Head): number =>
+  bytesOf({ tag, title, context, binding, cuts });
 
 function decideKind(head: Head, command: Command, ts: number, rules: DecideRules): Decision {
   if (command.kind === 'create') return create(head, command, ts);

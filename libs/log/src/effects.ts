@@ -1,20 +1,30 @@
 import type { Effect, RunRowState } from './document';
-import type { Head, HeadRun } from './head';
+import type { Head, HeadQuestion, HeadRun } from './head';
 
 /** Every so many commits the session's row is refreshed, so that its number stays a useful lower bound. */
 const PROJECT_EVERY = 64;
 
-/** Writes owed to other documents after a commit; a function of the heads before and after it. */
-export function effectsOf(before: Head, after: Head): Effect[] {
+/**
+ * Writes owed to other documents after a commit; a function of the heads before and after it.
+ * @param asked questions that the commit opens; one may be closed by it, too
+ */
+export function effectsOf(
+  before: Head,
+  after: Head,
+  asked: readonly { callId: string; ts: number }[] = newQuestions(before, after),
+): Effect[] {
   const effects: Effect[] = [];
   if (projectedFieldsDiffer(before, after) || after.c % PROJECT_EVERY === 0) effects.push({ kind: 'session' });
   effects.push(...runEffects(before, after));
   const fence = fenceEffect(before, after);
   if (fence) effects.push(fence);
-  const known = new Set(before.questions?.map(({ callId }) => callId));
-  for (const { callId, ts } of after.questions ?? [])
-    if (!known.has(callId)) effects.push({ kind: 'question', callId, ts });
+  effects.push(...asked.map(({ callId, ts }) => ({ kind: 'question' as const, callId, ts })));
   return effects;
+}
+
+function newQuestions(before: Head, after: Head): HeadQuestion[] {
+  const known = new Set(before.questions?.map(({ callId }) => callId));
+  return (after.questions ?? []).filter(({ callId }) => !known.has(callId));
 }
 
 function projectedFieldsDiffer(before: Head, after: Head): boolean {
@@ -27,7 +37,7 @@ function projectedFieldsDiffer(before: Head, after: Head): boolean {
     before.lastRun !== after.lastRun ||
     before.run?.id !== after.run?.id ||
     before.run?.state !== after.run?.state ||
-    before.questions?.length !== after.questions?.length
+    before.questions !== after.questions
   );
 }
 

@@ -185,6 +185,14 @@ describe('a fork', () => {
     expect(sessionState(head).status).toBe('completed');
   });
 
+  it.each(['tool_call', 'completion'])('knows when its last turn was opened, cut off at %s or whole', (type) => {
+    const source = session();
+    const documents = forkAt(source, (frame) => frame.type === type && frame.run_id === `${SOURCE}:r2`);
+    const user = documents.flatMap(({ events }) => events).find(({ frame }) => frame.includes('"text":"second"'));
+    // A run opens with `context`, `run_accepted`, `user`.
+    expect(documents.at(-1)?.head.lastRun?.acceptedTs).toBe((user?.ts ?? 0) - 2);
+  });
+
   it('takes the next run like any session', () => {
     const source = session();
     const end = tipOf(forkOf(source, planOf(source)).at(-1) as CommitDocument);

@@ -51,7 +51,7 @@ export class ForkWriter {
   /** What the source was at the point. */
   private source: Head;
   private context: Record<string, unknown> = {};
-  private openRunId: string | undefined;
+  private openRun: { id: string; acceptedTs: number } | undefined;
   private lastRun: LastRun | null = null;
 
   constructor(private readonly plan: ForkPlan) {
@@ -136,21 +136,24 @@ export class ForkWriter {
 
   /** Context and runs follow from all events up to the point, also from those that readers skip. */
   private follow({ seen, document }: CopiedCommit): void {
-    for (const { type, payload, run_id: runId } of seen) {
+    for (const [index, { type, payload, run_id: runId }] of seen.entries()) {
       if (type === 'context') this.context = { ...this.context, ...payload };
-      else if (type === 'run_accepted') this.openRunId = runId;
-      else if (type === 'completion' && runId !== undefined) {
-        if (this.openRunId === runId) this.openRunId = undefined;
+      else if (runId === undefined) continue;
+      // A run is accepted with its first event, the one before this.
+      else if (type === 'run_accepted') this.openRun = { id: runId, acceptedTs: (document.events[index]?.ts ?? 0) - 1 };
+      else if (type === 'completion') {
+        const accepted = this.openRun?.id === runId ? { acceptedTs: this.openRun.acceptedTs } : {};
+        if (this.openRun?.id === runId) this.openRun = undefined;
         const last = document.head.lastRun;
         const { done, done_reason: doneReason } = payload as { done: boolean; done_reason: string };
-        this.lastRun = last?.id === runId ? last : { id: runId, done, doneReason };
+        this.lastRun = last?.id === runId ? last : { id: runId, ...accepted, done, doneReason };
       }
     }
   }
 
   /** The fork's head with nothing under way, and the events that end what was. */
   private ended(): { head: Head; events: DecidedEvent[]; records: object[] } {
-    const { source, plan, openRunId, lastRun } = this;
+    const { source, plan, openRun, lastRun } = this;
     const head: Head = {
       ...this.tip.head,
       owner: plan.owner,
@@ -162,14 +165,14 @@ export class ForkWriter {
       inboxEnd: source.inboxEnd,
       lastRun,
     };
-    if (openRunId === undefined) return { head, events: [], records: [] };
+    if (!openRun) return { head, events: [], records: [] };
     const run: HeadRun = {
-      id: openRunId,
+      id: openRun.id,
       no: source.runNo,
       state: 'running',
       owner: null,
       pool: '',
-      acceptedTs: 0,
+      acceptedTs: openRun.acceptedTs,
       principal: '',
       consumedTo: source.inboxEnd,
     };

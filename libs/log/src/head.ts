@@ -29,6 +29,8 @@ export interface HeadRun {
   traceparent?: string;
   /** The present owner has stored something. */
   hasProgress?: true;
+  /** Nobody has driven it since it waited: its calls without a result were never sent. */
+  isWoken?: true;
   /** What a run in state `waiting` waits for. */
   waiting?: Waiting;
   /** Owners that were lost; planned hand-overs don't count. */
@@ -74,6 +76,8 @@ export interface Head {
   owner: string;
   tag: string | null;
   title: string | null;
+  /** Number of the run whose text gave the title; absent: nobody's did. */
+  titleRunNo?: number;
   /** All `context` payloads merged, later wins. */
   context: Record<string, unknown>;
   /** Where the workspace comes from; fixed by the first project or folder named. */
@@ -95,14 +99,16 @@ export interface Head {
   cuts: [from: number, to: number][];
   /** Questions that the run waits for; absent = none. */
   questions?: HeadQuestion[];
-  /** The last questions that ended without an answer: one that comes late opens a new turn. */
+  /** The last questions that ended without an answer, as many as fit: one that comes late opens a new turn. */
   unanswered?: HeadQuestion[];
 }
 
 export const HEAD_MAX_BYTES = 8 * 1024;
 /** Ranges of cut events; a retry beyond them is refused. */
 export const CUTS_MAX = 128;
-export const OPEN_QUESTIONS_MAX = 16;
+export const OPEN_QUESTIONS_MAX = 8;
+/** Call ids that the log writes are shorter. */
+export const CALL_ID_MAX_CHARS = 64;
 export const UNANSWERED_MAX = 16;
 
 export function emptyHead(sessionId: string): Head {

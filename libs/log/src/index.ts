@@ -43,7 +43,16 @@ export {
 } from './document';
 export { effectsOf } from './effects';
 export { FORK_CUT_TEXT, ForkWriter, isHalfMade, type ForkPlan } from './fork';
-export { HEAD_MAX_BYTES, emptyHead, type Head, type HeadQuestion, type HeadRun, type LastRun } from './head';
+export {
+  CALL_ID_MAX_CHARS,
+  HEAD_MAX_BYTES,
+  OPEN_QUESTIONS_MAX,
+  emptyHead,
+  type Head,
+  type HeadQuestion,
+  type HeadRun,
+  type LastRun,
+} from './head';
 export { ALL_LOOP_RULES, type LoopRules } from './loop-rules';
 export { MemoryBlobStore } from './memory-blobs';
 export { MemoryCommitStore } from './memory-store';

@@ -15,7 +15,7 @@ const PARKED_FROM = 8;
  * @returns the run; `parks` where it may not be driven again
  */
 export function afterLeaving(run: HeadRun, cause: LeaveCause, ts: number): { run: HeadRun; parks: boolean } {
-  const { hasProgress = false, losses, isolated = false, ...rest } = run;
+  const { hasProgress = false, isWoken: _, losses, isolated = false, ...rest } = run;
   if (!LOSSES.has(cause)) return { run: { ...rest, ...(losses ? { losses } : {}), ...(isolated ? { isolated } : {}) }, parks: false }; // prettier-ignore
   const isSoon = losses !== undefined && ts - losses.lastTs < SOON_MICROS;
   const suspicious = losses && (isSoon || !hasProgress) ? losses.suspicious + 1 : 1;
