@@ -73,6 +73,14 @@ export class AgentRun {
     this.halt.release();
   }
 
+  /**
+   * Nobody has driven the run since it waited: until then all results were stored, so calls that have none were never
+   * sent anywhere.
+   */
+  get isWoken(): boolean {
+    return this.head.run?.isWoken === true;
+  }
+
   get agentId(): string {
     return this.state.run.agentId;
   }

@@ -1,6 +1,15 @@
 import type { StoredEvent } from '@margay/contracts';
 import type { AnswerCommand, Command, Head } from '@margay/log';
-import { assertPaired, runRequest, scriptedModel, until, VirtualClock, type ScriptedModel } from '@margay/testing';
+import {
+  assertPaired,
+  FakeSandbox,
+  runRequest,
+  scriptedModel,
+  toolDescriptor,
+  until,
+  VirtualClock,
+  type ScriptedModel,
+} from '@margay/testing';
 import {
   allowAll,
   journalOn,
@@ -29,10 +38,21 @@ class World {
   readonly ports = { ...memoryPorts(), clock: new VirtualClock() };
   private readonly inboxes: LogInbox[] = [];
   private ids = 0;
+  tools: FakeSandbox[] = [];
   readonly log = journalOn(this.ports.store, {
     ...this.ports,
     onCommitted: (document) => this.inboxes.forEach((inbox) => inbox.observe(document)),
   });
+
+  readonly sandbox = new FakeSandbox(
+    [
+      {
+        descriptor: toolDescriptor({ tool_id: 'shell', effect: 'unkeyed', concurrency_safe: false }),
+        run: () => ({ status: 'ok', result: 'ran' }),
+      },
+    ],
+    { incarnation: 'one', results: new Map() },
+  );
 
   constructor(readonly model: ScriptedModel) {}
 
@@ -63,7 +83,7 @@ class World {
     this.inboxes.push(inbox);
     const scope = { tenantId: 't', sessionId: SESSION, runId: RUN_ID, epoch: head.epoch };
     const journal = new LogJournal({ ...this.ports, ...this.log, ...scope, inbox });
-    const tools = new LocalTools([], { sessionId: SESSION, epoch: head.epoch });
+    const tools = new LocalTools(this.tools, { sessionId: SESSION, epoch: head.epoch });
     return runAgent({ ...this.ports, model: this.model, approvals: allowAll, inbox, journal, tools });
   }
 
@@ -140,6 +160,44 @@ it('gives its runner back after the grace, and another owner goes on with the an
   expect(await world.drive()).toMatchObject({ outcome: 'finished', text: 'done' });
   expect(world.model.requests).toHaveLength(2);
   expect(await world.events('user_question')).toHaveLength(1);
+});
+
+describe('calls behind a question that is waited for', () => {
+  const shell = { name: 'shell', args: {} };
+
+  async function waiting(): Promise<World> {
+    const model = scriptedModel([{ calls: [shell, ask(), shell] }, { text: 'done' }]);
+    const world = new World(model);
+    world.tools = [world.sandbox];
+    await world.open();
+    const driven = world.drive();
+    await world.asked();
+    await world.ports.clock.advance(5_000);
+    expect(await driven).toMatchObject({ cause: 'waiting' });
+    expect(world.sandbox.ran).toEqual([`${SESSION}.2.1.0`]);
+    return world;
+  }
+  const results = (world: World) => world.request(2).messages.filter(({ role }) => role === 'tool').map(({ text }) => text); // prettier-ignore
+
+  it('run once, also in a sandbox that has replaced the first one meanwhile', async () => {
+    const world = await waiting();
+    Object.assign(world.sandbox.memory, { incarnation: 'two', results: new Map() });
+    await world.submit(answer(`${SESSION}.2.1.1`));
+    expect(await world.drive()).toMatchObject({ text: 'done' });
+    expect(world.sandbox.ran).toEqual([`${SESSION}.2.1.0`, `${SESSION}.2.1.2`]);
+    expect(results(world)).toEqual(['ran', 'The user answered:\nColour: blue', 'ran']);
+  });
+
+  it('do not run where the wait was interrupted', async () => {
+    const world = await waiting();
+    await world.submit({ kind: 'interrupt', commitId: 'i' });
+    expect(await world.drive()).toMatchObject({ text: 'done' });
+    expect(world.sandbox.ran).toHaveLength(1);
+    expect(results(world).slice(1)).toEqual([
+      'The user interrupted instead of answering.',
+      expect.stringContaining('was not started: interrupted by the user'),
+    ]);
+  });
 });
 
 it('asks once, though its owner is lost while it waits', async () => {

@@ -46,10 +46,10 @@ export function needsCommitment({ effect, placement }: ToolDescriptor): boolean 
 
 /**
  * Another epoch may have sent this unkeyed call to a sandbox that is not this one. Its own epoch knows better: there the
- * call was refused, or never sent.
+ * call was refused, or never sent; and so does the first owner after a wait.
  */
 function mayHaveRunElsewhere(run: AgentRun, { effect, callId }: ToolInvocation, incarnation: string): boolean {
-  if (effect !== 'unkeyed' || epochOfCall(callId) === run.head.epoch) return false;
+  if (effect !== 'unkeyed' || run.isWoken || epochOfCall(callId) === run.head.epoch) return false;
   const sentTo = run.state.openTurn?.incarnations ?? new Set();
   return sentTo.size > 1 || (sentTo.size === 1 && !sentTo.has(incarnation));
 }

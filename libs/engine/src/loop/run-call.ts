@@ -90,7 +90,8 @@ export async function runCall(
   }
   if (!descriptor) return finish(failedResult('Tool not available'));
   if (descriptor.effect !== 'pure') await gate.acked;
-  if (gate.isInterrupted())
+  // A question that was asked has its own outcome.
+  if (gate.isInterrupted() && !run.state.hasAsked(call.callId))
     return finish(failedResult(`Tool '${descriptor.tool_id}' was not started: interrupted by the user`, 'cancelled'));
   const invocation = invoke(run, call, descriptor, prepared.args);
   const refusal = await askConsent(run, invocation, descriptor);

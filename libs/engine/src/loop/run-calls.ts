@@ -14,11 +14,17 @@ import { nothing, type Carried } from './writer';
 export async function runCalls(run: AgentRun, turn: Turn, acked: Promise<unknown>): Promise<Carried> {
   const results = new ResultGroups(run, turn);
   const interruptsBefore = run.interrupts;
-  const gate = { acked, isInterrupted: () => run.interrupts > interruptsBefore };
+  // Whoever interrupts a run that waits wants none of the calls that were still to come.
+  const wasInterrupted = run.isWoken && hasUnreadInterrupt(run);
+  const gate = { acked, isInterrupted: () => wasInterrupted || run.interrupts > interruptsBefore };
   const calls = turn.unanswered.map((call) => prepareCall(run, call, turn.record.model));
   for (const batch of batches(calls))
     await Promise.all(batch.map(async (call) => results.add(await runCall(run, call, gate))));
   return results.rest();
+}
+
+function hasUnreadInterrupt({ ports, consumedTo }: AgentRun): boolean {
+  return ports.inbox.since(consumedTo).some(({ kind }) => kind === 'interrupt');
 }
 
 export function batches(calls: readonly PreparedCall[]): PreparedCall[][] {
