@@ -1,5 +1,5 @@
 import { EVENT_PAYLOADS, RUNNER_EVENT_TYPES, isEventType, type EventInput } from '@margay/contracts';
-import { LOG_RECORD_KINDS } from '@margay/log';
+import { CALL_ID_MAX_CHARS, LOG_RECORD_KINDS, OPEN_QUESTIONS_MAX } from '@margay/log';
 import { z } from 'zod';
 
 const RunnerEvent = z
@@ -29,7 +29,8 @@ const progress = {
   consumedTo: z.number().int().min(0).optional(),
 };
 
-const Question = z.object({ callId: z.string().min(1), timeoutSeconds: z.number().int().min(1).nullable() });
+const callId = z.string().min(1).max(CALL_ID_MAX_CHARS);
+const Question = z.object({ callId, timeoutSeconds: z.number().int().min(1).nullable() });
 const Completion = z.looseObject({ done: z.boolean(), done_reason: z.string().min(1) });
 
 /** What a runner sends over its Journal; run and epoch come from the stream, not from the message. */
@@ -38,14 +39,16 @@ export const RunnerMessage = z.discriminatedUnion('kind', [
     kind: z.literal('step'),
     ...progress,
     sandbox: z.object({ incarnation: z.string().min(1) }).optional(),
-    questions: z.array(Question).optional(),
+    questions: z.array(Question).max(OPEN_QUESTIONS_MAX).optional(),
   }),
   z.object({ kind: z.literal('finish'), ...progress, text: z.string(), completion: Completion }),
   z.object({
     kind: z.literal('release'),
     /** A runner can't say of itself that it is lost. */
     cause: z.enum(['drain', 'failed', 'unavailable', 'waiting']),
-    waiting: z.object({ for: z.array(z.string()).min(1), inboxEnd: z.number().int().min(0) }).optional(),
+    waiting: z
+      .object({ for: z.array(callId).min(1).max(OPEN_QUESTIONS_MAX), inboxEnd: z.number().int().min(0) })
+      .optional(),
   }),
 ]);
 export type RunnerMessage = z.infer<typeof RunnerMessage>;

@@ -53,6 +53,17 @@ describe('a command of a runner', () => {
     expect(() => step({ events: [{ type: 'toString', payload: {} }] })).toThrow(/may not write/);
   });
 
+  it('asks only for calls of its session, and a few at once', () => {
+    const ask = (...callIds: string[]) =>
+      step({ questions: callIds.map((callId) => ({ callId, timeoutSeconds: null })) });
+    expect(ask('s.2.1.0')).toMatchObject({ questions: [{ callId: 's.2.1.0' }] });
+    expect(() => ask('other.2.1.0')).toThrow(/must be one of a call of its session/);
+    expect(() => ask(`s.${'9'.repeat(100)}`)).toThrow(/callId/);
+    const many = Array.from({ length: 100 }, (_, n) => `s.2.1.${n}`);
+    expect(() => ask(...many)).toThrow(/questions/);
+    expect(() => parse({ kind: 'release', cause: 'waiting', waiting: { for: many, inboxEnd: 0 } })).toThrow(/waiting/);
+  });
+
   it('names no blob as the whole of what it says', () => {
     const completion = { done: true, done_reason: 'completed' };
     const command = parse({ kind: 'finish', text: 'short', textBlob: { id: 'x' }, completion });
