@@ -96,7 +96,7 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
     '{blob_id}': await harness.session.blobs.put('default', Buffer.from('x'.repeat(500))),
   };
   const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => made[sample.path?.[name] ?? ''] ?? 'missing');
-  const query = Object.entries(sample.query ?? {}).map(([name, value]) => [name, fill(value, made)]);
+  const query = Object.entries(sample.query ?? {}).map(([name, value]): [string, string] => [name, fill(value, made)]);
   const search = query.length > 0 ? `?${new URLSearchParams(query).toString()}` : '';
   const { headers = {}, body } = sample;
   // A stream of many sessions has no end.
