@@ -10,8 +10,8 @@ const SANDBOXD = 'sandboxd';
 const STRIKES = 'a fault point strikes';
 /** Quicker than in production. A lease is longer than the time after which a silent runner gets no runs, 8 s. */
 const PACE: NodeJS.ProcessEnv = {
-  MARGAY_HEARTBEAT_SECONDS: '0.5',
-  MARGAY_RUN_UNLISTED_SECONDS: '0.5',
+  MARGAY_HEARTBEAT_SECONDS: '1',
+  MARGAY_RUN_UNLISTED_SECONDS: '2',
   MARGAY_RUNNER_LOST_SECONDS: '9',
 };
 

@@ -52,7 +52,10 @@ export const RUNNER_ROWS: CrashRow[] = [
     name: 'runner SIGSTOP past its lease, SIGCONT: commit and Execute refused, model stream aborted',
     faults: (run) => [`runner.after-commit-a=stop?${run}`],
     // The second user's first answer falls silent, until whoever asked for it gives up.
-    steps: (run) => (isSecond(run) ? [] : [[count(run, 0, 0.3), edit(run, 1)]]),
+    steps: (run) => {
+      if (isSecond(run)) return [];
+      return isThird(run) ? [[count(run, 0, LONG_SECONDS)]] : [[count(run, 0, 0.3), edit(run, 1)]];
+    },
     answers: (stage, run) => (isSecond(run) && stage.isFirst('answer') ? { hangAfterChunks: 5 } : {}),
     play: playStopped,
     takeovers: 2,
@@ -60,8 +63,9 @@ export const RUNNER_ROWS: CrashRow[] = [
 ];
 
 const isSecond = (run: string): boolean => /run-1\d\d-/.test(run);
+const isThird = (run: string): boolean => /run-2\d\d-/.test(run);
 
-/** A runner stands still past its lease while another one finishes its runs; then it wakes up. */
+/** A runner stands still past its lease while another one finishes its runs; then it wakes up, and is as good as new. */
 async function playStopped(stage: Stage): Promise<void> {
   const { world, margay } = stage;
   const waiting = await stage.enter();
@@ -79,4 +83,5 @@ async function playStopped(stage: Stage): Promise<void> {
   await stage.until(() => margay.model.requests.some(({ aborted }) => aborted));
   expect(await Promise.all(stage.actors.map((actor) => stage.commitsOf(actor)))).toEqual(stored);
   await world.stopProcess('agent-runner-2');
+  await stage.playOne(await stage.enter());
 }
