@@ -13,7 +13,7 @@ const RecoverBody = z.object({
   action: z
     .string({ error: "Invalid input: 'action' must be 'retry' or 'continue'" })
     .describe('retry: run a turn again; continue: carry on where the last one stopped'),
-  from_ts: z.string().nullish().describe('retry: ts of the user event to run again; absent: the last'),
+  from_ts: z.string().max(64).nullish().describe('retry: ts of the user event to run again; absent: the last'),
   edited_text: z.string().max(TEXT_MAX_CHARS).nullish().describe('said instead'),
   model: z.string().max(256).nullish(),
 });

@@ -7,12 +7,14 @@ import { rejectionError, type SessionLog } from '../commits/session-log';
 import { readEvent } from '../sessions/read-event';
 import { commitIdOf } from '../sessions/request-ids';
 import { runRequest, type RunRequestPorts } from '../sessions/run-request';
-import { checkAnswers, type ShownQuestion } from './answers';
+import { checkAnswers, type GivenAnswer, type ShownQuestion } from './answers';
 import type { QuestionRepository } from './question.repository';
+
+const TERMINATED = { reason: 'session_terminated', message: 'Session is permanently terminated' } as const;
 
 export interface QuestionsPorts extends RunRequestPorts {
   log: SessionLog;
-  questions: QuestionRepository;
+  questions: Pick<QuestionRepository, 'find'>;
 }
 
 interface AskedEvent {
@@ -34,28 +36,33 @@ export class QuestionsService {
     principal: Principal,
     request: sessionsPb.AnswerQuestionRequest,
   ): Promise<sessionsPb.AnswerQuestionResponse> {
-    const { sessionId, callId, answersJson, notes, answeredVia, idempotencyKey } = request;
+    const { sessionId, callId, answeredVia, idempotencyKey } = request;
     const { log } = this.ports;
     const { head } = await log.confirmedTip(sessionId);
     requireAccess(principal, head);
     requireDriver(principal, 'sessions.interact');
-    if (head.terminated) throw rejectionError({ reason: 'session_terminated', message: 'Session is permanently terminated' }); // prettier-ignore
-    const asked = await this.askedQuestion(head, callId);
-    requireToken(asked, request.callToken);
-    const { answers, notes: given, text, lateText } = checkAnswers(asked.questions, answersJson, notes);
+    // Of a terminated session that is what is said, unless this repeats what was done before.
+    if (head.terminated && idempotencyKey === '') throw rejectionError(TERMINATED);
+    const given = await this.given(head, request).catch((error: unknown) => {
+      throw head.terminated ? rejectionError(TERMINATED) : error;
+    });
+    const { answers, notes, text, lateText } = given;
     const late = await this.lateRun(principal, head, lateText);
     const commitId = commitIdOf(principal, sessionId, `answer ${callId}`, idempotencyKey);
-    const outcome = await log.commit(sessionId, {
-      kind: 'answer',
-      commitId,
-      callId,
-      answers,
-      notes: given,
-      via: answeredVia,
-      text,
-      ...(late === undefined ? {} : { late }),
-    });
+    const said = { callId, answers, notes, via: answeredVia, text };
+    const run = 'run' in late ? { late: late.run } : {};
+    const outcome = await log.submit(sessionId, { kind: 'answer', commitId, ...said, ...run });
+    if (!outcome.ok) throw outcome.rejection.reason === 'changed' && 'refusal' in late ? late.refusal : rejectionError(outcome.rejection); // prettier-ignore
     return { delivery: String(outcome.answer['delivery']), replayed: outcome.replayed && idempotencyKey !== '' };
+  }
+
+  private async given(
+    head: Head,
+    { callId, callToken, answersJson, notes }: sessionsPb.AnswerQuestionRequest,
+  ): Promise<GivenAnswer> {
+    const asked = await this.askedQuestion(head, callId);
+    requireToken(asked, callToken);
+    return checkAnswers(asked.questions, answersJson, notes);
   }
 
   private async askedQuestion(head: Head, callId: string): Promise<AskedEvent> {
@@ -66,11 +73,14 @@ export class QuestionsService {
     return event.payload as unknown as AskedEvent;
   }
 
-  /** Undefined where no run can be started now: an answer to a run that waits needs none. */
-  private lateRun(principal: Principal, head: Head, text: string): Promise<RunRequest | undefined> {
+  /** The turn that a late answer opens, or why none can be opened now: an answer to a run that waits needs none. */
+  private lateRun(principal: Principal, head: Head, text: string): Promise<{ run: RunRequest } | { refusal: unknown }> {
     const wanted = { text, mode: '', project: '', cwd: '', contextJson: '', attachmentsJson: '' };
     const asIs = { capabilities: [], hasCapabilities: false, surface: '' };
-    return runRequest(this.ports, principal, head, { ...wanted, ...asIs }).catch(() => undefined);
+    return runRequest(this.ports, principal, head, { ...wanted, ...asIs }).then(
+      (run) => ({ run }),
+      (refusal: unknown) => ({ refusal }),
+    );
   }
 }
 
