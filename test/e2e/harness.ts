@@ -29,6 +29,8 @@ export interface HarnessOptions {
   env?: NodeJS.ProcessEnv;
   adapt?: StartPlatformOptions['adapt'];
   readyTimeoutMs?: number;
+  /** Starts processes again that end by themselves. */
+  respawn?: boolean;
   /** Runs copies of the bundles: a build meanwhile changes nothing. */
   copiesBundles?: boolean;
   /** Default: the servers that the environment names, else new ones. */
@@ -77,13 +79,14 @@ export class PlatformHarness {
   }
 
   async startPlatform(): Promise<void> {
-    const { mode, runners = 1, replicas, env, adapt, readyTimeoutMs } = this.options;
+    const { mode, runners = 1, replicas, env, adapt, readyTimeoutMs, respawn = false } = this.options;
     this.platform = await startPlatform({
       mode,
       runners,
       ...(replicas && { replicas }),
       ...(adapt && { adapt }),
       ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
+      respawn,
       home: join(this.directory, 'home'),
       nats: this.servers.nats,
       store: this.servers.store,

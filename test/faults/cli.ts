@@ -73,7 +73,12 @@ async function playRandom({ seed, kills, actors, parallel, only, logs }: Choice,
 
 async function playMemory(logs: string | undefined): Promise<number> {
   print(`one run that eats the memory of whoever drives it, beside ${NEIGHBOURS} others`);
-  const result = await play(new FaultWorld(MEMORY_EATER), { faults: [], actors: 1 + NEIGHBOURS, parallel: 1, logs });
+  const result = await play(new FaultWorld({ env: MEMORY_EATER, respawn: true }), {
+    faults: [],
+    actors: 1 + NEIGHBOURS,
+    parallel: 1,
+    logs,
+  });
   if (result.parked !== 1) print(`${result.parked} runs were parked instead of the one`);
   return result.violations.length > 0 || result.parked !== 1 ? 1 : 0;
 }

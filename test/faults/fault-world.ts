@@ -21,11 +21,12 @@ export class FaultWorld {
   /** By runner: its ways to each peer. */
   private readonly peerWays = new Map<string, Record<Peer, TcpProxy[]>>();
 
-  constructor(env: NodeJS.ProcessEnv = {}) {
+  constructor({ env = {}, respawn = false }: { env?: NodeJS.ProcessEnv; respawn?: boolean } = {}) {
     this.margay = new PlatformHarness({
       mode: 'split',
       replicas: { gateway: 2, session: 2, 'agent-runner': 2 },
       env: { MARGAY_GRPC_CONNECTION_AGE_SECONDS: CONNECTION_AGE_SECONDS, ...env },
+      respawn,
       readyTimeoutMs: READY_TIMEOUT_MS,
       copiesBundles: true,
       servers: async (directory) => (this.servers = await OwnServers.open(directory)),
