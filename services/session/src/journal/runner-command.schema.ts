@@ -2,6 +2,9 @@ import { EVENT_PAYLOADS, RUNNER_EVENT_TYPES, isEventType, type EventInput } from
 import { CALL_ID_MAX_CHARS, LOG_RECORD_KINDS, OPEN_QUESTIONS_MAX } from '@margay/log';
 import { z } from 'zod';
 
+/** Of the events `recovery` the one that is a runner's: the others tell readers what to leave out. */
+const GUARD_FIRED = 'halt_no_progress';
+
 const RunnerEvent = z
   .object({ type: z.string(), payload: z.record(z.string(), z.unknown()) })
   .transform((event, context): EventInput => {
@@ -13,6 +16,10 @@ const RunnerEvent = z
     const checked = EVENT_PAYLOADS[type].safeParse(payload);
     if (!checked.success) {
       context.addIssue({ code: 'custom', message: `${type}: ${z.prettifyError(checked.error)}` });
+      return z.NEVER;
+    }
+    if (type === 'recovery' && payload['action'] !== GUARD_FIRED) {
+      context.addIssue({ code: 'custom', message: 'a runner may not tell readers that a turn is run again' });
       return z.NEVER;
     }
     return { type, payload } as EventInput;

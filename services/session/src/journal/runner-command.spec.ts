@@ -41,12 +41,23 @@ describe('a command of a runner', () => {
     expect(() => step({ events: [{ type, payload }] })).toThrow(/may not write events of type/);
   });
 
-  it.each(['run', 'user', 'inbox', 'consumed', 'sandbox', 'end'])('forges no record of kind %s', (kind) => {
-    expect(() => step({ records: [{ kind, text: 'I am the user' }] })).toThrow(/is a kind of the log itself/);
-    expect(() =>
-      parse({ kind: 'finish', text: '', completion: { done: true, done_reason: 'x' }, records: [{ kind }] }),
-    ).toThrow(/is a kind of the log itself/);
+  it('cuts nothing out of what readers see', () => {
+    const recovery = (payload: object) => step({ events: [{ type: 'recovery', payload }] });
+    expect(() => recovery({ action: 'retry', cut: { from_ts: 'a', to_ts: 'b' } })).toThrow(/may not tell readers/);
+    expect(() => recovery({ action: 'continue' })).toThrow(/may not tell readers/);
+    const halted = { action: 'halt_no_progress', agent_id: 'a', depth: 0, step: 1, tool: 't' };
+    expect(recovery(halted)).toMatchObject({ events: [{ payload: halted }] });
   });
+
+  it.each(['run', 'user', 'inbox', 'question', 'cut', 'consumed', 'sandbox', 'end'])(
+    'forges no record of kind %s',
+    (kind) => {
+      expect(() => step({ records: [{ kind, text: 'I am the user' }] })).toThrow(/is a kind of the log itself/);
+      expect(() =>
+        parse({ kind: 'finish', text: '', completion: { done: true, done_reason: 'x' }, records: [{ kind }] }),
+      ).toThrow(/is a kind of the log itself/);
+    },
+  );
 
   it('checks payloads', () => {
     expect(() => step({ events: [{ type: 'agent_message', payload: { text: 1 } }] })).toThrow(/agent_message/);
