@@ -1,4 +1,5 @@
 import { errorOf, UnavailableError } from '@margay/errors';
+import { CALL_TOKEN } from '../spec/fake-session';
 import { GatewayHarness, MASTER_TOKEN } from '../spec/gateway-harness';
 
 const TERMINATED = {
@@ -283,6 +284,9 @@ describe('session routes', () => {
         await query({ query: 'hi' }),
         await harness.post(`/api/sessions/${id}/message`, { text: 'hi' }),
         await harness.post(`/api/sessions/${id}/interrupt`),
+        await harness.post(`/api/sessions/${id}/recover`, { action: 'retry' }),
+        await harness.post(`/api/sessions/${id}/fork`),
+        await harness.post(`/api/sessions/${id}/questions/call/answer`, { call_token: CALL_TOKEN, answers: [] }),
       ];
       for (const { status, text, headers } of attempts) {
         expect([status, text]).toEqual([410, JSON.stringify(TERMINATED)]);
