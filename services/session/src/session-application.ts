@@ -12,48 +12,32 @@ import {
 } from '@margay/platform';
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
 import { UnavailableError } from '@margay/errors';
-import { commitKey } from '@margay/log';
 import { accessHandlers } from './access/access.grpc';
-import { AccessRepository } from './access/access.repository';
 import { AccessService } from './access/access.service';
 import { passingFault } from './commits/commit-faults';
 import { publishCommit } from './commits/live';
-import { MongoBlobStore } from './commits/mongo-blob-store';
-import { MongoCommitStore } from './commits/mongo-commit-store';
 import { SessionLog } from './commits/session-log';
 import { SystemClock } from './commits/system-clock';
 import type { SessionConfig } from './config';
-import { Dispatcher } from './dispatch/dispatcher';
+import { Dispatch } from './dispatch/dispatch';
 import { RunGrants } from './dispatch/run-grants';
-import { QueuePositions } from './dispatch/queue-positions';
-import { QueueReminders } from './dispatch/queue-reminders';
-import { ReplicaRepository } from './dispatch/replica.repository';
-import { RunQueue } from './dispatch/run-queue';
-import { RunRepository } from './dispatch/run.repository';
-import { RunnerWatch } from './dispatch/runner-watch';
-import { RunnerRepository } from './dispatch/runner.repository';
-import { TenantLimits } from './dispatch/tenant-limits';
 import { EffectsService } from './effects/effects.service';
-import { SessionRepository } from './effects/session.repository';
 import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
-import { LeaseRepository } from './leases/lease.repository';
 import { registerManagement } from './management';
 import { SessionMetrics } from './metrics';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
 import { SandboxIsolation } from './projects/sandbox-isolation';
 import { questionSweep } from './questions/question-expiry';
-import { QuestionRepository } from './questions/question.repository';
 import { QuestionsService } from './questions/questions.service';
 import { RecoveryService } from './sessions/recovery.service';
 import { SessionsService } from './sessions/sessions.service';
 import { sessionsHandlers } from './sessions/sessions.grpc';
-import { TagRepository } from './sessions/tag.repository';
-import { ForkRepository } from './sessions/fork.repository';
 import { ForkService } from './sessions/fork.service';
 import { ClockGuard } from './store/clock-guard';
 import { checkClock } from './store/store-clock';
+import { openCollections } from './store/collections';
 import { storeHandlers } from './store/store-handlers';
 import { Upkeep } from './upkeep/upkeep';
 
@@ -89,27 +73,16 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
 
     const { db } = this.mongo.connection;
     if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
-    const blobs = new MongoBlobStore(db);
-    const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'), blobs);
-    const sessionRows = new SessionRepository(db.collection('sessions'));
-    const runRows = new RunRepository(db.collection('runs'));
-    const runnerRows = new RunnerRepository(db.collection('runners'), instance);
-    const replicaRows = new ReplicaRepository(db.collection('instances'), instance);
-    const leases = new LeaseRepository(db.collection('leases'), instance);
-    const accessRows = new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys'));
-    const tags = new TagRepository(db.collection('tags'));
-    const forks = new ForkRepository(db.collection('forks'));
-    const questionRows = new QuestionRepository(db.collection('questions'));
-    for (const owner of [store, blobs, sessionRows, runRows, accessRows, tags, forks]) await owner.createIndexes();
+    const { store, blobs, leases, rows } = await openCollections(db, instance);
 
-    const access = new AccessService(accessRows, bus, config.MARGAY_CELL);
+    const access = new AccessService(rows.access, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
 
     const clockGuard = new ClockGuard({
       check: () => this.checkClock(),
       // Runners and runs go on at replicas whose clocks are right.
       onOff: () => {
-        dispatcher.hangUp();
+        dispatch.dispatcher.hangUp();
         void journals.handOver();
       },
       logger,
@@ -120,57 +93,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
     const grants = new RunGrants(keys, projects);
-    const effects = new EffectsService({
-      store,
-      sessions: sessionRows,
-      runs: runRows,
-      questions: questionRows,
-      executor,
-      logger,
-    });
-    const watch = new RunnerWatch({
-      log,
-      runs: runRows,
-      runners: runnerRows,
-      replicas: replicaRows,
-      logger,
-      lostAfterMs: config.MARGAY_RUNNER_LOST_SECONDS * 1_000,
-      unlistedAfterMs: config.MARGAY_RUN_UNLISTED_SECONDS * 1_000,
-      pool: config.MARGAY_POOL,
-      onTakeover: (cause) => metrics.takeovers.inc({ cause }),
-    });
-    const limits = new TenantLimits((tenantIds) => accessRows.shares(tenantIds), {
-      weight: config.MARGAY_TENANT_WEIGHT,
-      maxRunning: config.MARGAY_TENANT_CONCURRENT_RUNS || Infinity,
-    });
-    const queue = new RunQueue({ runs: runRows, limits, leases, logger });
-    const positions = new QueuePositions({ queue, runs: runRows, pool: config.MARGAY_POOL, logger });
-    const reminders = new QueueReminders({
-      runs: runRows,
-      sessions: sessionRows,
-      positions,
-      bus,
-      pool: config.MARGAY_POOL,
-    });
-    const dispatcher = new Dispatcher(
-      {
-        log,
-        runs: runRows,
-        queue,
-        limits,
-        grants,
-        bus,
-        logger,
-        giveBack: (row) => watch.takeOver(row, 'drain'),
-        applied: (sessionId, c) => effects.settled(commitKey(sessionId, c)),
-        onAssigned: (row, queuedMs) => {
-          const lostMs = watch.takenOverSince(row._id);
-          if (lostMs !== undefined) metrics.takeoverDuration.observe((performance.now() - lostMs) / 1_000);
-          else if (queuedMs !== undefined) metrics.dispatchWait.observe({ pool: row.pool }, queuedMs / 1_000);
-        },
-      },
-      [config.MARGAY_POOL],
-    );
+    const effects = new EffectsService({ store, ...rows, executor, logger });
+    const dispatch = new Dispatch({ config, log, effects, grants, bus, leases, rows, metrics, logger });
     const journals = new JournalRegistry(store, logger);
     const runPorts = {
       log,
@@ -180,18 +104,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       pool: config.MARGAY_POOL,
       stepBudget: config.MARGAY_STEP_BUDGET,
     };
-    const sessions = new SessionsService({ ...runPorts, effects, tags });
+    const sessions = new SessionsService({ ...runPorts, effects, tags: rows.tags });
     const recovery = new RecoveryService(runPorts);
-    const questions = new QuestionsService({ ...runPorts, questions: questionRows });
-    const fork = new ForkService({
-      log,
-      effects,
-      sessions: sessionRows,
-      tags,
-      forks,
-      logger,
-      clock: new SystemClock(),
-    });
+    const questions = new QuestionsService({ ...runPorts, questions: rows.questions });
+    const fork = new ForkService({ log, effects, ...rows, logger, clock: new SystemClock() });
     const upkeep = new Upkeep(
       {
         db,
@@ -199,17 +115,14 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         blobs,
         log,
         effects,
-        sessions: sessionRows,
-        runners: runnerRows,
-        tags,
-        forks,
+        ...rows,
         forkService: fork,
         leases,
         logger,
         onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
         onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
       },
-      [questionSweep({ log, runs: runRows, logger }), reminders.sweep],
+      [questionSweep({ log, runs: rows.runs, logger }), dispatch.reminders.sweep],
     );
 
     const effectsUnderWay = new WorkWatch();
@@ -237,33 +150,32 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
             log,
             store,
             blobs,
-            rows: sessionRows,
+            rows: rows.sessions,
             projects,
             models,
-            positions,
+            positions: dispatch.positions,
           }),
         ),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
       .add(
         runnersPb.RunnersDefinition,
-        runnersHandlers({ log, bus, dispatcher, watch, runners: runnerRows, grants, journals, logger }),
+        runnersHandlers({ log, bus, ...dispatch.parts, runners: rows.runners, grants, journals, logger }),
       );
     await server.start();
     const removeChecks = registerManagement({
       management,
       metrics,
       bus,
-      runs: runRows,
-      runners: runnerRows,
-      dispatcher,
+      runs: rows.runs,
+      runners: rows.runners,
+      dispatcher: dispatch.dispatcher,
       effects: effectsUnderWay,
       pool: config.MARGAY_POOL,
       pingStore: () => this.mongo.ping(),
       checkClock: () => this.checkClock(),
     });
-    dispatcher.start();
-    watch.start();
+    dispatch.start();
     journals.start();
     upkeep.start();
     isolation.start();
@@ -271,15 +183,15 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     this.stop = async () => {
       removeChecks();
       clockGuard.stop();
-      for (const part of [isolation, watch, dispatcher]) part.stop();
+      for (const part of [isolation, dispatch]) part.stop();
       const closed = server.close(CLOSE_GRACE_MS);
       // Who looks for another replica finds that this one takes nothing new.
-      dispatcher.hangUp();
+      dispatch.dispatcher.hangUp();
       void journals.handOver();
       await closed;
       journals.stop();
       log.close();
-      await within(CLOSE_GRACE_MS, watch.leave());
+      await within(CLOSE_GRACE_MS, dispatch.leave());
       await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
       executor.close();
     };

@@ -1,0 +1,50 @@
+import type { Db } from 'mongodb';
+import { AccessRepository } from '../access/access.repository';
+import { MongoBlobStore } from '../commits/mongo-blob-store';
+import { MongoCommitStore } from '../commits/mongo-commit-store';
+import { ReplicaRepository } from '../dispatch/replica.repository';
+import { RunRepository } from '../dispatch/run.repository';
+import { RunnerRepository } from '../dispatch/runner.repository';
+import { SessionRepository } from '../effects/session.repository';
+import { LeaseRepository } from '../leases/lease.repository';
+import { QuestionRepository } from '../questions/question.repository';
+import { ForkRepository } from '../sessions/fork.repository';
+import { TagRepository } from '../sessions/tag.repository';
+
+/** The rows beside the logs. */
+export interface Rows {
+  sessions: SessionRepository;
+  runs: RunRepository;
+  runners: RunnerRepository;
+  replicas: ReplicaRepository;
+  questions: QuestionRepository;
+  tags: TagRepository;
+  forks: ForkRepository;
+  access: AccessRepository;
+}
+
+export interface Collections {
+  store: MongoCommitStore;
+  blobs: MongoBlobStore;
+  leases: LeaseRepository;
+  rows: Rows;
+}
+
+/** Everything that session keeps, with its indexes. @param instance random per process start */
+export async function openCollections(db: Db, instance: string): Promise<Collections> {
+  const blobs = new MongoBlobStore(db);
+  const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'), blobs);
+  const rows: Rows = {
+    sessions: new SessionRepository(db.collection('sessions')),
+    runs: new RunRepository(db.collection('runs')),
+    runners: new RunnerRepository(db.collection('runners'), instance),
+    replicas: new ReplicaRepository(db.collection('instances'), instance),
+    questions: new QuestionRepository(db.collection('questions')),
+    tags: new TagRepository(db.collection('tags')),
+    forks: new ForkRepository(db.collection('forks')),
+    access: new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys')),
+  };
+  const { sessions, runs, access, tags, forks } = rows;
+  for (const owner of [store, blobs, sessions, runs, access, tags, forks]) await owner.createIndexes();
+  return { store, blobs, leases: new LeaseRepository(db.collection('leases'), instance), rows };
+}
