@@ -178,6 +178,33 @@ describe('a replay', () => {
     expect((await read(undefined, owner, { first: 2 })).seqs).toEqual([1, 4]);
   });
 
+  it('goes on behind a long turn that was run again, whatever lies in it is asked from', async () => {
+    for (let n = 0; n < 300; n++) await submit(messageCommand(`word ${n}`));
+    await submit({ kind: 'cancel', commitId: 'cancel' });
+    const before = (await read()).frames;
+    const user = before.find(({ json }) => json.includes('"type":"user"'));
+    const from = { seq: user?.seq ?? 0, ts: user?.ts ?? 0, runId: RUN };
+    await submit({ kind: 'recover', commitId: 'retry', action: 'retry', from, run: acceptCommand('again').run });
+    const typesOf = (frames: { json: string }[]) =>
+      frames.map(({ json }) => (JSON.parse(json) as { type: string }).type);
+    const opening = ['session', 'context', 'context', 'run_accepted'];
+    const again = ['recovery', 'context', 'run_accepted', 'user'];
+    expect(typesOf((await read()).frames)).toEqual([...opening, ...again]);
+    const { seq = 0, ts = 0 } = before[150] ?? {};
+    for (const cursor of [
+      { $case: 'atOrAfterTs', value: ts },
+      { $case: 'afterSeq', value: seq },
+    ] as const) {
+      const { frames, state } = await read(cursor);
+      expect(typesOf(frames)).toEqual(again);
+      expect(state?.running).toBe(true);
+    }
+    const page = async (part: Partial<Request>) => typesOf((await read(undefined, owner, part)).frames);
+    expect(await page({ last: 6 })).toEqual([...opening.slice(2), ...again]);
+    expect(await page({ last: 2, beforeTs: ts })).toEqual(opening.slice(2));
+    expect(await page({ first: 6 })).toEqual([...opening, ...again.slice(0, 2)]);
+  });
+
   it('never gives an end without everything before it', async () => {
     store.blindFrom = 2;
     await expect(read()).rejects.toMatchObject({ code: 'UNAVAILABLE', reason: 'log_gap' });
