@@ -50,6 +50,8 @@ export class Dispatcher {
         })),
       );
       const attached: Attached = { runner, link, generation: row.generation };
+      // Two streams of one runner may come at once, and the older one's row be written last.
+      if ((this.attached.get(name)?.generation ?? 0) > attached.generation) return;
       this.attached.set(name, attached);
       link.onClose(replica, () => this.onClosed(name, attached));
     });
