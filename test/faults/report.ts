@@ -1,7 +1,7 @@
 import { describe, type FaultKind } from './plan';
 import type { RoundResult } from './round';
 import type { Takeover } from './takeovers';
-import { VIOLATION_KINDS } from './violation';
+import { VIOLATION_KINDS, type ViolationKind } from './violation';
 
 const SLOW_MS = 10_000;
 
@@ -11,6 +11,18 @@ const CAUSES: readonly [name: string, kind: FaultKind][] = [
   ['SIGSTOP', 'stop'],
   ['partition', 'partition'],
 ];
+
+const LABELS: Partial<Record<ViolationKind, string>> = {
+  numbers: 'wrong numbers or times',
+  chain: 'broken hashes',
+  keyed: 'keyed effects not exactly once',
+  unkeyed: 'unkeyed effects twice or otherwise than said',
+  pairs: 'unpaired calls',
+  terminal: 'wrong ends',
+  fenced: 'fenced writes',
+  queue: 'stale rows of the queue',
+  problem: 'other problems',
+};
 
 /** What a round has shown, as lines for people. */
 export function report(result: RoundResult): string[] {
@@ -34,7 +46,7 @@ export function report(result: RoundResult): string[] {
       ),
     ),
     `other takeovers: ${takeovers.filter(({ strike }) => !CAUSES.some(([, kind]) => kind === strike?.fault.kind)).length}`,
-    `violations ${violations.length}: ${broken.map(([kind, n]) => `${kind} ${n}`).join(', ')}`,
+    `violations ${violations.length}: ${broken.map(([kind, n]) => `${LABELS[kind] ?? kind} ${n}`).join(', ')}`,
   ];
 }
 
