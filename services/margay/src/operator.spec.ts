@@ -1,6 +1,6 @@
 import { NotFoundError } from '@margay/errors';
 import { createLogger } from '@margay/platform';
-import type { Verification } from '@margay/session';
+import type { Rebuilt, Verification } from '@margay/session';
 import { isOperatorCommand, parseOperatorCommand, runOperatorCommand, type OperatorContext } from './operator';
 
 const GOOD: Verification = { sessionId: 'good', commits: 3, headHash: 'abc' };
@@ -13,6 +13,7 @@ const BAD: Verification = {
 
 let lines: string[];
 let closed: number;
+let unreadable: Rebuilt['unreadable'];
 
 const store: Awaited<ReturnType<OperatorContext['open']>> = {
   async verify(sessionId) {
@@ -23,8 +24,8 @@ const store: Awaited<ReturnType<OperatorContext['open']>> = {
     yield GOOD;
     if (tenantId === undefined) yield BAD;
   },
-  rebuild: async () => ({ sessions: 1, rows: 2 }),
-  rebuildAll: async () => ({ sessions: 7, rows: 3 }),
+  rebuild: async () => ({ sessions: 1, rows: 2, unreadable: [] }),
+  rebuildAll: async () => ({ sessions: 7, rows: 3, unreadable }),
   close: async () => void (closed += 1),
 };
 
@@ -38,6 +39,7 @@ const run = (...argv: string[]) =>
 beforeEach(() => {
   lines = [];
   closed = 0;
+  unreadable = [];
 });
 
 describe('commands of an operator', () => {
@@ -76,7 +78,18 @@ describe('commands of an operator', () => {
   it('rebuild everything, or one session', async () => {
     expect(await run('rebuild')).toBe(0);
     expect(await run('rebuild', '--session', 'x', '--json')).toBe(0);
-    expect(lines).toEqual(['7 sessions compared with their logs, 3 rows put right', '{"sessions":1,"rows":2}']);
+    expect(lines).toEqual(['7 sessions compared with their logs, 3 rows put right', '{"sessions":1,"rows":2,"unreadable":[]}']); // prettier-ignore
+  });
+
+  it('rebuild the others where a log can’t be read, name it, and end with exit code 1', async () => {
+    unreadable = [{ sessionId: 'bad', problem: 'commit 2 has version 9' }];
+    expect(await run('rebuild')).toBe(1);
+    expect(await run('rebuild', '--json')).toBe(1);
+    expect(lines).toEqual([
+      "session bad can't be read: commit 2 has version 9",
+      '7 sessions compared with their logs, 3 rows put right',
+      '{"sessions":7,"rows":3,"unreadable":[{"session_id":"bad","problem":"commit 2 has version 9"}]}',
+    ]);
   });
 
   it('close the store also when they fail', async () => {

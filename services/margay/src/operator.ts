@@ -91,11 +91,15 @@ async function rebuild({ sessionId, asJson }: OperatorCommand, store: Store, { w
   const onProgress = ({ sessions, rows }: Rebuilt): void =>
     logger.info({ sessions, rows }, 'projections are being rebuilt');
   const rebuilt = sessionId === undefined ? await store.rebuildAll(onProgress) : await store.rebuild(sessionId);
-  const { sessions, rows } = rebuilt;
-  write(
-    asJson
-      ? JSON.stringify({ sessions, rows })
-      : `${sessions} sessions compared with their logs, ${rows} rows put right`,
-  );
-  return 0;
+  const { sessions, rows, unreadable } = rebuilt;
+  if (asJson) write(JSON.stringify({ sessions, rows, unreadable: unreadable.map(wireOfUnreadable) }));
+  else {
+    for (const { sessionId: id, problem } of unreadable) write(`session ${id} can't be read: ${problem}`);
+    write(`${sessions} sessions compared with their logs, ${rows} rows put right`);
+  }
+  return unreadable.length > 0 ? 1 : 0;
+}
+
+function wireOfUnreadable({ sessionId, problem }: Rebuilt['unreadable'][number]) {
+  return { session_id: sessionId, problem };
 }

@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { NotFoundError } from '@margay/errors';
 import { BlobStore } from '@margay/log';
 import { LRUCache } from 'lru-cache';
-import { GridFSBucket, ObjectId, type Collection, type Db } from 'mongodb';
+import { GridFSBucket, MongoGridFSChunkError, ObjectId, type Collection, type Db } from 'mongodb';
 
 const HOUR_MS = 3_600_000;
 /** What was touched so lately needs no other touch: a commit that follows is stored long before anybody collects. */
@@ -29,6 +29,12 @@ interface BlobMetadata {
   isDead?: true;
 }
 
+/** On both clocks: the monotonic one stands still while a machine sleeps, the other one may be set back. */
+interface Moment {
+  monotonicMs: number;
+  wallMs: number;
+}
+
 interface BlobFile {
   _id: ObjectId;
   filename: string;
@@ -43,8 +49,8 @@ export class MongoBlobStore extends BlobStore {
   private readonly chunks: Collection<{ _id: ObjectId; files_id: ObjectId; n: number }>;
   /** The last upload that was looked at whether it is whole. */
   private lookedAt = START;
-  /** When this process touched a blob, on the monotonic clock. */
-  private readonly touches = new LRUCache<string, number>({ max: TOUCHES_MAX });
+  /** When this process touched a blob. */
+  private readonly touches = new LRUCache<string, Moment>({ max: TOUCHES_MAX });
 
   constructor(db: Db) {
     super();
@@ -69,7 +75,7 @@ export class MongoBlobStore extends BlobStore {
     // Two writers of one blob leave two equal files: either serves.
     const metadata: BlobMetadata = { tenantId, ...touchedNow(), isTracked: true };
     await pipeline(Readable.from([bytes]), this.bucket.openUploadStream(name(tenantId, id), { metadata }));
-    this.touches.set(name(tenantId, id), performance.now());
+    this.touches.set(name(tenantId, id), now());
     return id;
   }
 
@@ -96,6 +102,27 @@ export class MongoBlobStore extends BlobStore {
     const { _id } = await this.find(tenantId, id);
     const options = end === undefined ? { start } : { start, end };
     yield* this.bucket.openDownloadStream(_id, options) as AsyncIterable<Buffer>;
+  }
+
+  /**
+   * Reads a blob whole. @param isNamed whether the commit that refers to it names it, which keeps it from being collected
+   * @returns what is wrong with it, for people
+   */
+  async faultOf(tenantId: string, id: string, isNamed: boolean): Promise<string | undefined> {
+    const files = await this.files.find({ filename: name(tenantId, id), 'metadata.isDead': { $ne: true } }).toArray();
+    const [file] = files;
+    if (!file) return `blob ${id} that it refers to is missing`;
+    if (!isNamed && files.some(({ metadata }) => metadata?.isTracked))
+      return `it refers to blob ${id} without naming it, so that the blob would be collected`;
+    const hash = createHash('sha256');
+    try {
+      for await (const chunk of this.bucket.openDownloadStream(file._id)) hash.update(chunk as Buffer);
+    } catch (error) {
+      // A file with too few or too small pieces; an outage of the store says nothing about it.
+      if (!(error instanceof MongoGridFSChunkError)) throw error;
+      return `blob ${id} that it refers to is not whole`;
+    }
+    return hash.digest('hex') === id ? undefined : `blob ${id} that it refers to was changed`;
   }
 
   /**
@@ -156,8 +183,10 @@ export class MongoBlobStore extends BlobStore {
   }
 
   private isFresh(tenantId: string, id: string): boolean {
-    const touchedMs = this.touches.get(name(tenantId, id));
-    return touchedMs !== undefined && performance.now() - touchedMs < FRESH_MS;
+    const touched = this.touches.get(name(tenantId, id));
+    if (!touched) return false;
+    const { monotonicMs, wallMs } = now();
+    return Math.max(monotonicMs - touched.monotonicMs, wallMs - touched.wallMs) < FRESH_MS;
   }
 
   /** @returns whether it exists */
@@ -166,7 +195,7 @@ export class MongoBlobStore extends BlobStore {
     const { touchedAt, sweepAt } = touchedNow();
     const set = { 'metadata.touchedAt': touchedAt, 'metadata.sweepAt': sweepAt };
     const touched = await this.files.updateMany({ filename, 'metadata.isDead': { $ne: true } }, { $set: set });
-    if (touched.matchedCount > 0) this.touches.set(filename, performance.now());
+    if (touched.matchedCount > 0) this.touches.set(filename, now());
     return touched.matchedCount > 0;
   }
 
@@ -175,6 +204,10 @@ export class MongoBlobStore extends BlobStore {
     if (!file) throw new NotFoundError('blob_not_found', `blob ${id} not found`);
     return file;
   }
+}
+
+function now(): Moment {
+  return { monotonicMs: performance.now(), wallMs: Date.now() };
 }
 
 function touchedNow(): Pick<BlobMetadata, 'touchedAt' | 'sweepAt'> {

@@ -21,6 +21,8 @@ export interface DerivedRows<T extends Row> {
   volatile: readonly (keyof T)[];
   /** Rows that are left alone where the head expects nothing in their place. */
   isKept?: (row: T) => boolean;
+  /** Rows that are left alone whatever the head expects. */
+  isFinal?: (row: T) => boolean;
 }
 
 /** Restores what a session's rows say from its log. */
@@ -43,7 +45,7 @@ export function sessionRows<T extends Row>(rows: DerivedRows<T>): SessionRows {
     async restore(sessionId, readHead) {
       const found = (await rows.collection.find(rows.of(sessionId)).limit(ROWS_MAX).toArray()) as T[];
       const head = await readHead();
-      if (isHalfMade(head)) return 0;
+      if (isHalfMade(head) || found.some((row) => rows.isFinal?.(row))) return 0;
       const expected = head.c === 0 ? [] : rows.expected(head);
       const known = new Map(found.map((row) => [row._id, row]));
       const wanted = new Map(expected.map((row) => [row._id, row]));

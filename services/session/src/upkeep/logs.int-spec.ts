@@ -2,6 +2,7 @@ import { acceptCommand, createCommand, hashed, messageCommand } from '@margay/te
 import { emptyHead, fold, tipOf, type Command, type CommitDocument, type Tip } from '@margay/log';
 import { createLogger } from '@margay/platform';
 import type { StoredCommit } from '../commits/commit.mapper';
+import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { RunRepository, rowOfRun, type RunRow } from '../dispatch/run.repository';
 import { SessionRepository, type SessionRow } from '../effects/session.repository';
@@ -162,6 +163,42 @@ describe('verification of what is stored', () => {
     expect(await found('other')).toEqual([ofBad]);
   });
 
+  it('finds sessions of which nothing but the row is left', async () => {
+    const gone = await stored(asked, { tenantId: 'other' });
+    await RAW().deleteMany({});
+    const found: [string, unknown][] = [];
+    for await (const { sessionId, fault } of operator.verifyAll('other')) found.push([sessionId, fault?.c]);
+    for await (const { sessionId } of operator.verifyAll('third')) found.push([sessionId, 'foreign']);
+    expect(found).toEqual([[gone[0]?.sessionId, 1]]);
+  });
+
+  it('finds blobs that are missing, changed, cut short, or named by no commit', async () => {
+    const blobs = new MongoBlobStore(real.db);
+    const id = await blobs.put('tenant', Buffer.from('a text that is too long'));
+    const runId = `${`${count + 1}`.padStart(32, 'a')}:r1`;
+    const log = await stored([
+      [acceptCommand('q')],
+      [{ kind: 'claim', commitId: 'claim', runId, epoch: 1, owner: 'r' }],
+      [{ kind: 'step', commitId: 's', runId, epoch: 2, events: [], records: [{ kind: 'note', text: { $blob: id } }] }],
+    ]);
+    const problem = async () => (await verify(log)).fault?.problem ?? 'none';
+    expect(await problem()).toBe('none');
+    const commit = log[3]?._id ?? '';
+    await RAW().updateOne({ _id: commit }, { $unset: { blobs: 1 } });
+    expect(await problem()).toMatch(/without naming it/);
+    await RAW().updateOne({ _id: commit }, { $set: { blobs: [id] } });
+    const [files, chunks] = [real.db.collection('fs.files'), real.db.collection('fs.chunks')];
+    const chunk = await chunks.findOne({ files_id: (await files.findOne({ filename: `tenant/${id}` }))?._id });
+    await chunks.updateOne({ _id: chunk?._id }, { $set: { data: Buffer.from('b text that is too long') } });
+    expect(await problem()).toMatch(/was changed/);
+    await chunks.updateOne({ _id: chunk?._id }, { $set: { data: Buffer.from('a text') } });
+    expect(await problem()).toMatch(/is not whole/);
+    await chunks.deleteOne({ _id: chunk?._id });
+    expect(await problem()).toMatch(/is not whole|was changed/);
+    await files.deleteMany({});
+    expect(await problem()).toMatch(/is missing/);
+  });
+
   it('knows no session that has never been', async () => {
     await expect(operator.verify('f'.repeat(32))).rejects.toMatchObject({ reason: 'session_not_found' });
   });
@@ -178,9 +215,9 @@ describe('rebuilding', () => {
     await stored([]);
     const before = [await rowsOf<SessionRow>('sessions'), await rowsOf<RunRow>('runs')];
     for (const name of ['sessions', 'runs']) await real.db.collection(name).deleteMany({});
-    expect(await restore()).toEqual({ sessions: 3, rows: 4 });
+    expect(await restore()).toEqual({ sessions: 3, rows: 4, unreadable: [] });
     expect([await rowsOf<SessionRow>('sessions'), await rowsOf<RunRow>('runs')]).toEqual(before);
-    expect(await restore()).toEqual({ sessions: 3, rows: 0 });
+    expect(await restore()).toEqual({ sessions: 3, rows: 0, unreadable: [] });
   });
 
   it('corrects rows that say what no log says, and removes those without a log', async () => {
@@ -195,7 +232,7 @@ describe('rebuilding', () => {
       .collection<RunRow>('runs')
       .replaceOne({ _id: rightRun._id }, { ...rightRun, state: 'done', epoch: 9 });
     await real.db.collection<RunRow>('runs').insertOne({ ...rightRun, _id: `${sessionId}:r7`, state: 'running' });
-    expect(await restore()).toEqual({ sessions: 1, rows: 4 });
+    expect(await restore()).toEqual({ sessions: 1, rows: 4, unreadable: [] });
     expect(await rowsOf('sessions')).toEqual([rightSession]);
     expect(await rowsOf('runs')).toEqual([
       rightRun,
@@ -216,6 +253,26 @@ describe('rebuilding', () => {
     });
     expect(wrong).toBe(0);
     expect(await sessions.find(row._id)).toMatchObject({ c: 9, title: 'newer' });
+  });
+
+  it('is not held up by a log that can’t be read, and names it', async () => {
+    const [bad, good] = [await stored(asked), await stored(asked)];
+    await real.db.collection('commits').updateOne({ _id: bad.at(-1)?._id as never }, { $set: { v: 9 } });
+    await real.db.collection('sessions').deleteMany({});
+    expect(await restore()).toMatchObject({
+      sessions: 2,
+      rows: 1,
+      unreadable: [{ sessionId: bad[0]?.sessionId, problem: expect.stringContaining('upgrade it') }],
+    });
+    expect(await sessions.find(good[0]?.sessionId ?? '')).toMatchObject({ c: 5 });
+  });
+
+  it('revives no fork that was given up, also where its log was finished behind that', async () => {
+    const [first] = await stored(asked, { withRows: false });
+    const sessionId = first?.sessionId ?? '';
+    await sessions.bury(sessionId, 'tenant');
+    await restore();
+    expect(await sessions.find(sessionId)).toMatchObject({ isDead: true });
   });
 
   it('restores where questions lie', async () => {

@@ -1,6 +1,7 @@
 import { NotFoundError } from '@margay/errors';
 import { MongoConnection } from '@margay/platform/mongo';
 import { parseConfig, type Logger } from '@margay/platform';
+import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { OperatorConfig } from '../config';
 import { SessionRepository } from '../effects/session.repository';
@@ -15,7 +16,7 @@ const BATCH = 200;
 export class OperatorStore {
   private constructor(
     private readonly mongo: MongoConnection,
-    private readonly ports: RebuildPorts,
+    private readonly ports: RebuildPorts & { blobs: MongoBlobStore; sessions: SessionRepository },
   ) {}
 
   /** @throws UnavailableError `store_unavailable`; InvalidArgumentError `bad_environment` */
@@ -31,31 +32,39 @@ export class OperatorStore {
     const db = mongo.connection.getClient().db(database);
     const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'));
     const sessions = new SessionRepository(db.collection('sessions'));
-    return new OperatorStore(mongo, { store, sessions, projections: rebuiltIn(db, store) });
+    return new OperatorStore(mongo, {
+      store,
+      sessions,
+      blobs: new MongoBlobStore(db),
+      projections: rebuiltIn(db, store),
+    });
   }
 
-  /** Checks the log of each session, of one tenant or of all. */
+  /** Checks the log of each session, of one tenant or of all; also of those of which a row alone is left. */
   async *verifyAll(tenantId?: string): AsyncIterable<Verification> {
-    const { store } = this.ports;
+    const { store, sessions } = this.ports;
+    const isMeant = (found: string | undefined): boolean => tenantId === undefined || found === tenantId;
     for await (const sessionId of pages((after) => store.sessionsAfter(after, BATCH)))
-      if (tenantId === undefined || (await this.tenantOf(sessionId)) === tenantId)
-        yield await verifySession(store, sessionId);
+      if (isMeant(await this.tenantOf(sessionId))) yield await verifySession(this.ports, sessionId);
+    for await (const sessionId of pages((after) => sessions.idsAfter(after, BATCH)))
+      if ((await this.tenantOf(sessionId)) === undefined && isMeant((await sessions.find(sessionId))?.tenantId))
+        yield await verifySession(this.ports, sessionId);
   }
 
   /** @throws NotFoundError `session_not_found` where nothing is stored under this id */
   async verify(sessionId: string): Promise<Verification> {
     await this.requireLog(sessionId);
-    return verifySession(this.ports.store, sessionId);
+    return verifySession(this.ports, sessionId);
   }
 
   rebuildAll(onProgress: (rebuilt: Rebuilt) => void): Promise<Rebuilt> {
     return rebuildAll(this.ports, onProgress);
   }
 
-  /** @throws NotFoundError `session_not_found` */
+  /** @throws NotFoundError `session_not_found`; whatever makes its log unreadable */
   async rebuild(sessionId: string): Promise<Rebuilt> {
     await this.requireLog(sessionId);
-    return { sessions: 1, rows: await restoreSession(this.ports, sessionId) };
+    return { sessions: 1, rows: await restoreSession(this.ports, sessionId), unreadable: [] };
   }
 
   close(): Promise<void> {

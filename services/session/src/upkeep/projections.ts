@@ -21,7 +21,8 @@ function sessionProjection(db: Db): SessionRows {
     of: (sessionId) => ({ _id: sessionId }),
     expected: (head) => [sessionRowOf(head)],
     volatile: ['updatedTs'],
-    isKept: ({ isDead }) => isDead === true,
+    // Also where somebody who came late has finished its log: it was told to be given up, and its tag may be another's.
+    isFinal: ({ isDead }) => isDead === true,
   });
 }
 
