@@ -84,16 +84,32 @@ describe('a retry', () => {
   });
 });
 
+it('starts nothing where the run that kept it busy ends meanwhile', async () => {
+  await turn('one');
+  await session.submit(acceptCommand('two'));
+  const { confirmedTip } = session.log;
+  jest.spyOn(session.log, 'confirmedTip').mockImplementation(async (id) => {
+    const tip = await confirmedTip.call(session.log, id);
+    if (tip.head.run) await session.submit({ kind: 'cancel', commitId: 'cancel' });
+    return tip;
+  });
+  for (const action of ['continue', 'retry']) {
+    expect(await refusal({ action })).toBe(action === 'continue' ? 'session_running' : 'taken');
+  }
+  expect((await session.head()).run).toMatchObject({ id: `${session.id}:r3`, pool: 'default' });
+});
+
 it('repeats what it said under one key, while the run goes on, after it, and when the session is over', async () => {
   await turn('one');
   const again = { runId: `${session.id}:r2`, replayed: true };
-  expect(await recover({ idempotencyKey: 'key' })).toEqual({ ...again, replayed: false });
-  expect(await recover({ idempotencyKey: 'key' })).toEqual(again);
+  const retry = { idempotencyKey: 'key', fromTs: await tsOf(0) };
+  expect(await recover(retry)).toEqual({ ...again, replayed: false });
+  expect(await recover(retry)).toEqual(again);
   expect(await refusal()).toBe('session_running');
   await session.finish();
-  expect(await recover({ idempotencyKey: 'key' })).toEqual(again);
+  expect(await recover(retry)).toEqual(again);
   await session.submit({ kind: 'terminate', commitId: 'x', cancelledTriggers: 0 });
-  expect(await recover({ idempotencyKey: 'key' })).toEqual(again);
+  expect(await recover(retry)).toEqual(again);
   expect(await refusal({ idempotencyKey: 'key', editedText: 'other' })).toBe('idempotency_key_reused');
   expect(await refusal()).toBe('session_terminated');
   expect(await refusal({ action: 'undo' })).toBe('invalid_action');

@@ -11,7 +11,7 @@ import {
   type RecoverCommand,
 } from '@margay/log';
 import { requireAccess, requireDriver } from '../access/access-rules';
-import type { SessionLog } from '../commits/session-log';
+import { rejectionError, type SessionLog } from '../commits/session-log';
 import { readCommitAt } from './read-event';
 import { commitIdOf } from './request-ids';
 import { ANY_RUN, runRequest, type RunRequestPorts } from './run-request';
@@ -31,6 +31,7 @@ interface Turn {
 
 const CONTINUE_TEXT =
   'The run before this one was interrupted. Carry on from where it stopped, without repeating what is done already.';
+const SESSION_RUNNING = { reason: 'session_running', message: 'Session is already running.' } as const;
 /** A run opens with `context`, `run_accepted`, `user`; its acceptance has the time of the first. */
 const USER_EVENT_OFFSET = 2;
 
@@ -50,13 +51,18 @@ export class RecoveryService {
     requireAccess(principal, head);
     requireDriver(principal, 'sessions.interact');
     const commitId = commitIdOf(principal, sessionId, 'recover', idempotencyKey);
-    const requestHash = hashOf(request);
-    // Of a busy or terminated session that is what is said, unless this repeats what was done already.
-    const run = head.run || head.terminated ? ANY_RUN : undefined;
-    const command: RecoverCommand = run
-      ? { kind: 'recover', commitId, action, run: { ...run, requestHash } }
-      : await this.command(principal, head, request, action, commitId);
-    const outcome = await log.commit(sessionId, await offloadCommand(head.tenantId, command, log.blobs));
+    let fault: unknown = rejectionError(SESSION_RUNNING);
+    const isBusy = head.run !== null || head.terminated !== null;
+    const command = isBusy
+      ? undefined
+      : await this.command(principal, head, request, action, commitId).catch((error: unknown) => void (fault = error));
+    // Also what can't be done is submitted: it may repeat what was done, and the log knows.
+    const fitted = command && (await offloadCommand(head.tenantId, command, log.blobs));
+    const outcome = await log.submit(sessionId, fitted ?? impossible(commitId, hashOf(request)));
+    if (!outcome.ok) {
+      const isFault = !fitted && outcome.rejection.reason === 'nothing_to_recover';
+      throw isFault ? fault : rejectionError(outcome.rejection);
+    }
     return { runId: String(outcome.answer['run_id']), replayed: outcome.replayed && idempotencyKey !== '' };
   }
 
@@ -116,6 +122,12 @@ export class RecoveryService {
       attachments: event.payload.attachments ?? [],
     };
   }
+}
+
+/** A command that no head accepts: its answer is that of the one stored under the same id, if there is one. */
+function impossible(commitId: string, requestHash: string): RecoverCommand {
+  const from = { seq: Number.MAX_SAFE_INTEGER, ts: 0, runId: '' };
+  return { kind: 'recover', commitId, action: 'retry', from, run: { ...ANY_RUN, requestHash } };
 }
 
 function actionOf(action: string): RecoverCommand['action'] {
