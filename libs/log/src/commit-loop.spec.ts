@@ -1,4 +1,4 @@
-import { UnavailableError } from '@margay/errors';
+import { FailedPreconditionError, UnavailableError } from '@margay/errors';
 import { acceptCommand, createCommand, hashed, messageCommand } from '@margay/testing';
 import { fold } from './build';
 import { LogClock } from './clock';
@@ -230,6 +230,26 @@ describe('CommitLoop', () => {
       expect(store.inserts.length).toBeGreaterThan(1);
       expect(new Set(store.inserts).size).toBe(1);
       expect(JSON.stringify((await log())[1])).toBe(store.inserts[0]);
+    });
+
+    it('refuses what the store will never take, with all that waits behind it, and goes on', async () => {
+      store.onInsert = (document) => {
+        if (document.commitIds.includes('holed')) throw new FailedPreconditionError('blob_lost', 'a blob is gone');
+      };
+      const outcomes = [messageCommand('holed'), messageCommand('with it')].map((command) => submit(command));
+      const failed = { status: 'rejected', reason: expect.objectContaining({ reason: 'blob_lost' }) };
+      expect(await Promise.allSettled(outcomes)).toEqual([failed, failed]);
+      expect(reasonOf(await submit(messageCommand('next')))).toBe('stored at 2');
+    });
+
+    it('goes on asking where an earlier attempt at it may have been stored', async () => {
+      const attempts = [new Error('no answer'), new FailedPreconditionError('blob_lost', 'a blob is gone')];
+      store.onInsert = () => {
+        const failure = attempts.shift();
+        if (failure) throw failure;
+      };
+      expect(reasonOf(await submit(messageCommand('a')))).toBe('stored at 2');
+      expect(store.inserts).toHaveLength(3);
     });
 
     it('waits longer from time to time, up to a second', async () => {

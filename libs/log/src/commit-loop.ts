@@ -8,7 +8,7 @@ import type { CommitOutcome } from './outcome';
 import { deadlineError, takeBatch, without, type Pending, type Refused } from './pending';
 import { readConfirmedTip, readTip } from './read-tip';
 import { COMMIT_MAX_BYTES, commandBytes } from './size';
-import type { CommitStore } from './store';
+import { isUnsent, type CommitStore } from './store';
 
 const QUEUE_MAX = 256;
 const INVISIBLE_MS = 100;
@@ -215,11 +215,14 @@ export class CommitLoop {
   private async insertUntilKnown(lane: Lane, document: CommitDocument, accepted: Pending[]): Promise<Pending[]> {
     for (const item of accepted) item.isSent = true;
     let delayMs = RETRY_FIRST_MS;
+    let isInDoubt = false;
     for (;;) {
       let outcome: 'inserted' | 'exists';
       try {
         outcome = await this.store.insert(document);
       } catch (error) {
+        if (!isInDoubt && isUnsent(error)) throw error;
+        isInDoubt = true;
         // Unknown: never a higher number, never other bytes, before knowing.
         lane.cache = null;
         await this.backOff(delayMs, error);

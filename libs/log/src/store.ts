@@ -1,10 +1,11 @@
+import { isMargayError } from '@margay/errors';
 import type { CommitDocument } from './document';
 
 /**
  * Where commits lie. Implementations promise: `insert` is atomic and durable on return, at most one document per `_id`
  * and per (sessionId, commitId) ever exists, no read shows a document that can still be lost, and a linearizable read
  * sees every insert acknowledged before it began. Other reads may be behind. Every method may throw: then its outcome is
- * unknown. See docs/protocol.md §1.
+ * unknown, unless it says that nothing was sent (`isUnsent`). See docs/protocol.md §1.
  */
 export abstract class CommitStore {
   /** `exists`: a document with this `_id`, or with one of its commit ids in this session, is there already. */
@@ -25,4 +26,9 @@ export abstract class CommitStore {
   abstract findNumberByTs(sessionId: string, ts: number): Promise<number>;
   /** A number that the log is known to have reached, as cheaply as it is known; 0 if nothing is. */
   abstract lowerBound(sessionId: string): Promise<number>;
+}
+
+/** Whether an insert failed before anything was sent, as it would each time: the document refers to a blob that is gone. */
+export function isUnsent(error: unknown): boolean {
+  return isMargayError(error) && error.reason === 'blob_lost';
 }

@@ -1,4 +1,4 @@
-import { UnavailableError } from '@margay/errors';
+import { FailedPreconditionError } from '@margay/errors';
 import { CommitStore, commitKey, type CommitDocument, type Effect } from '@margay/log';
 import type { Collection, Filter, FindOptions } from 'mongodb';
 import { isDuplicateKey } from '../store/mongo-errors';
@@ -185,13 +185,16 @@ export class MongoCommitStore extends CommitStore {
 
   /**
    * False: another commit has this number, whatever became of the blobs.
-   * @throws UnavailableError `blob_lost` where a blob was removed that this commit refers to: it came a day too late
+   * @throws FailedPreconditionError `blob_lost` where a blob was removed that this commit refers to: it came a day too late
    */
   private async hasBlobs({ sessionId, tenantId, c }: CommitDocument, ids: string[]): Promise<boolean> {
     const missing = (await this.blobs?.keep(tenantId, ids)) ?? [];
     if (missing.length === 0) return true;
     if (await this.readNumber(sessionId, c)) return false;
-    throw new UnavailableError('blob_lost', `blob ${missing[0]} of commit ${c} of session ${sessionId} does not exist`);
+    throw new FailedPreconditionError(
+      'blob_lost',
+      `blob ${missing[0]} of commit ${c} of session ${sessionId} does not exist; put it again and send the commit again`,
+    );
   }
 }
 
