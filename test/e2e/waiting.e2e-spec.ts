@@ -186,6 +186,11 @@ describe('a run that waits for a person', () => {
       expect(said.map(({ payload }) => payload['text'])).toEqual(['one', 'you said one', 'two and a half', 'you said two and a half']); // prettier-ignore
       expect(payloadOf(after, 'recovery')).toMatchObject({ action: 'retry', cut: { from_ts: second?.ts } });
       expect(margay.model.requests.at(-1)?.messages.filter(({ role }) => role === 'user')).toHaveLength(2);
+      // Who had read as far as into what was cut is told so, and comes to the end.
+      const cursor = encodeURIComponent(before.events.at(-3)?.ts ?? '');
+      const behind = (await margay.frames(session.id, { query: `?after=${cursor}` })).map(({ event }) => event.type);
+      expect([behind[0], behind.at(-1)]).toEqual(['recovery', 'stream_end']);
+      expect(behind.filter((type) => type === 'user')).toHaveLength(1);
     });
 
     it('carries on after an end that was none', async () => {
