@@ -223,6 +223,22 @@ describe('an open journal', () => {
     await until(() => stream.of('inbox').length === 1);
   });
 
+  it.each<[string, object]>([
+    ['a wait', { kind: 'release', cause: 'waiting', waiting: { for: [`${SESSION}.2.1.0`], inboxEnd: 0 } }],
+    ['an end', { kind: 'finish', text: '', completion }],
+  ])('is shown at once what %s was refused for', async (_, command) => {
+    const made = await opened();
+    const payload = { call_id: `${SESSION}.2.1.0`, call_token: 't', questions: [], timeout_seconds: null, notes_placeholder: null }; // prettier-ignore
+    const questions = [{ callId: payload.call_id, timeoutSeconds: null }];
+    send(made, 'ask', { kind: 'step', events: [{ type: 'user_question', payload }], questions });
+    await until(() => stream.of('committed').length === 1);
+    // Another replica's commit of which this one does not hear.
+    await new SessionLog(store, blobs, observer, logger).submit(SESSION, messageCommand('steer'));
+    send(made, 'refused', command);
+    await until(() => stream.of('rejected').length === 1 && stream.of('inbox').length === 1);
+    expect(stream.of('inbox')[0]?.items.map(({ kind }) => kind)).toEqual(['answer', 'steer']);
+  });
+
   it('is told of a cancel that shares its commit with a step of the runner', async () => {
     const made = await opened();
     // While the first command is under way, the next two join one document.

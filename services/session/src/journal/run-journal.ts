@@ -157,7 +157,8 @@ export class RunJournal {
       if (reason === 'fenced') return this.stop(outcome.head, message);
       this.endings.delete(commitId);
       void this.stream.send({ $case: 'rejected', value: { commitId, reason, message } });
-      if (reason === 'inbox') this.follow(outcome.head.c);
+      // What it was refused for is shown at once, not with the next probe.
+      if (reason === 'inbox' || reason === 'changed') this.follow(outcome.head.c);
     } catch (error) {
       this.rejected(commitId, error);
     }
