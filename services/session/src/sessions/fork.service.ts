@@ -53,11 +53,24 @@ export class ForkService {
       bodyHash: sha256Hex(canonicalJson({ kind: 'fork', source: head.sessionId, ...body })),
     };
     const sessionId = newSessionId(principal, idempotencyKey === '' ? '' : `fork ${head.sessionId} ${idempotencyKey}`);
+    if (idempotencyKey === '') return this.begin(principal, head, { sessionId, command, request });
     // A plan goes only after its fork is stored: looked for in this order, one of them is found.
-    const begun = idempotencyKey === '' ? undefined : await forks.find(sessionId);
-    const stored = idempotencyKey === '' ? undefined : await this.find(sessionId, command);
+    const begun = await forks.find(sessionId);
+    const stored = await this.find(sessionId, command);
     if (stored) return answerOf(await this.complete(stored), true);
-    const row = begun ?? (await forks.begin(await this.plan(principal, head, sessionId, request), command));
+    if (begun) return answerOf(await this.make(begun, command), false);
+    return this.begin(principal, head, { sessionId, command, request });
+  }
+
+  private async begin(
+    principal: Principal,
+    head: Head,
+    { sessionId, command, request }: { sessionId: string; command: Command; request: sessionsPb.ForkSessionRequest },
+  ): Promise<sessionsPb.ForkSessionResponse> {
+    const row = await this.ports.forks.begin(await this.plan(principal, head, sessionId, request), command);
+    // Since we looked another replica may have made it whole, of the source as it was then: its plan is gone, ours is new.
+    const made = request.idempotencyKey === '' ? undefined : await this.find(sessionId, command);
+    if (made) return answerOf(await this.complete(made), true);
     return answerOf(await this.make(row, command), false);
   }
 
