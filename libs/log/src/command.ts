@@ -86,12 +86,20 @@ export interface ExpireCommand extends Identified {
   callId: string;
 }
 
+export interface RetriedTurn {
+  seq: number;
+  ts: number;
+  runId: string;
+  /** It was asked for as the last one: not to be cut together with another that came meanwhile. */
+  isLast?: boolean;
+}
+
 /** Runs the last turn again, or goes on after an end that was none. */
 export interface RecoverCommand extends Identified {
   kind: 'recover';
   action: 'retry' | 'continue';
   /** `retry`: the user event to run again; it and all behind it is cut. */
-  from?: { seq: number; ts: number; runId: string };
+  from?: RetriedTurn;
   run: RunRequest;
 }
 

@@ -160,6 +160,15 @@ it('takes no late answer to a question of a turn that is cut', () => {
   expect(submit({ kind: 'answer', commitId: 'answer', ...said })).toBe('question_decided');
 });
 
+it('refuses the last turn where another one came meanwhile', () => {
+  turn('one');
+  const from = { ...userEvent('one'), isLast: true };
+  turn('two');
+  const last = { kind: 'recover' as const, action: 'retry' as const, run: runRequest('again') };
+  expect(submit({ ...last, commitId: 'a', from })).toBe('changed');
+  expect(submit({ ...last, commitId: 'b', from: { ...userEvent('two'), isLast: true } })).toBe('ok');
+});
+
 it('titles the session anew where its first turn is retried, and only then', () => {
   turn('one');
   turn('two');

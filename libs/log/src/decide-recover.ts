@@ -19,6 +19,8 @@ export function recover(head: Head, command: RecoverCommand, ts: number): Decisi
   }
   if (from.seq > head.seq || head.cuts.some(([start, end]) => start <= from.seq && from.seq <= end))
     return reject('nothing_to_recover', 'The turn to run again was cut meanwhile.');
+  if (from.isLast && head.lastRun?.id !== from.runId)
+    return reject('changed', 'Another turn came meanwhile: look at it, then retry.');
   const cuts = withCut(head.cuts, [from.seq, head.seq]);
   if (cuts.length > CUTS_MAX)
     return reject('cuts_exhausted', `The session has ${CUTS_MAX} retried ranges; fork it to go on retrying.`);

@@ -58,8 +58,7 @@ export class RunDriver {
     const inbox = (this.inbox = new LogInbox(log.store, sessionId, claimed, stop.signal));
     const onDelta = (delta: Delta): void => this.onDelta(deltaEvent(delta));
     const journal = new LogJournal({ ...log, clock, ids, inbox, tenantId, sessionId, runId, epoch, onDelta });
-    // After a wait no call of an earlier owner is open that was ever made.
-    const localTools = new LocalTools(tools, { sessionId, epoch: claimed.run?.isWoken ? 0 : epoch });
+    const localTools = new LocalTools(tools, { sessionId, epoch });
     const ports = { model, approvals, clock, ids, inbox, journal, tools: localTools };
     const outcome = await runAgent(ports, this.options);
     if (outcome.outcome === 'stopped') return this.endedElsewhere(outcome.cause);

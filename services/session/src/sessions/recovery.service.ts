@@ -93,7 +93,7 @@ export class RecoveryService {
       hasCapabilities: false,
       surface: '',
     });
-    const from = turn && { seq: turn.seq, ts: turn.ts, runId: turn.runId };
+    const from = turn && { seq: turn.seq, ts: turn.ts, runId: turn.runId, isLast: request.fromTs === '' };
     return {
       kind: 'recover',
       commitId,
