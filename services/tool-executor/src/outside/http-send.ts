@@ -29,6 +29,7 @@ export function send(request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
   const { url, method, headers, body, signal, maxBytes } = request;
   const isSecure = url.startsWith('https:');
   let isSent = false;
+  let isAnswered = false;
   return new Promise((resolve) => {
     // Codes name what went wrong without the address, which is the operator's business.
     const onError = (error: NodeJS.ErrnoException): void => {
@@ -37,6 +38,7 @@ export function send(request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
       else resolve({ kind: 'not_sent', error: `the server could not be reached (${code})` });
     };
     const onResponse = (response: IncomingMessage): void => {
+      isAnswered = true;
       read(response, maxBytes).then(resolve, onError);
     };
     try {
@@ -48,6 +50,8 @@ export function send(request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
       });
       outgoing.once('response', onResponse);
       outgoing.on('error', onError);
+      // An answer that switches to another protocol closes the connection, and is neither of both.
+      outgoing.once('close', () => isAnswered || onError({ name: 'Error', message: 'closed', code: 'ECONNRESET' }));
       outgoing.end(body);
     } catch (error) {
       onError(error as NodeJS.ErrnoException);

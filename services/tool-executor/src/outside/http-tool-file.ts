@@ -8,9 +8,13 @@ const RESERVED_HEADERS = new Set([
   'connection',
   'content-length',
   'content-type',
+  'expect',
   'host',
   'idempotency-key',
+  'te',
+  'trailer',
   'transfer-encoding',
+  'upgrade',
 ]);
 
 const HeaderValue = z.union([
@@ -24,6 +28,8 @@ const Headers = z.record(z.string(), HeaderValue).superRefine((headers, context)
   for (const name of Object.keys(headers)) {
     const fault = faultOfHeader(name);
     if (fault !== undefined) context.addIssue({ code: 'custom', path: [name], message: fault });
+    if (Object.keys(headers).some((other) => other !== name && other.toLowerCase() === name.toLowerCase()))
+      context.addIssue({ code: 'custom', path: [name], message: 'stands there twice' });
   }
 });
 

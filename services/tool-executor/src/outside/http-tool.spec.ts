@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { buffer } from 'node:stream/consumers';
@@ -118,6 +118,70 @@ describe('an HTTP tool', () => {
     expect(JSON.stringify(await attempt(toolWith({ headers })))).not.toContain('sk-');
   });
 
+  it('shows no secret that a server spells in another way', async () => {
+    const secret = 'sk/long+text-of-a-key';
+    const headers = { Authorization: { file: secretFile(secret) } };
+    const inUnicode = [...secret].map((char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+    for (const spelt of [secret, secret.replaceAll('/', '\\/'), inUnicode])
+      for (const type of ['application/json', 'text/plain']) {
+        if (type === 'text/plain' && spelt === inUnicode) continue; // no text holds it
+        handler = (_request, response) =>
+          response.setHeader('content-type', type).end(`{"a":["${spelt}"],"${spelt}":1}`);
+        const end = await attempt(toolWith({ headers }));
+        const expected = { a: ['[secret]'], '[secret]': 1 };
+        expect(end).toMatchObject({ result: type === 'text/plain' ? JSON.stringify(expected) : expected });
+      }
+  });
+
+  it('does not take what a proxy says of a silent server for an answer of that server', async () => {
+    for (const [status, isInDoubt] of [
+      [502, true],
+      [503, false],
+      [504, true],
+      [500, false],
+    ] as const) {
+      handler = (_request, response) => response.writeHead(status).end();
+      expect(await attempt(toolWith())).toMatchObject({ status: 'error', isInDoubt });
+    }
+  });
+
+  it.each([
+    ['switches to another protocol', 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'],
+    ['sends endless headers', `HTTP/1.1 200 OK\r\n${'X-Long: x\r\n'.repeat(10_000)}`],
+    ['sends no HTTP', 'nonsense\r\n\r\n'],
+  ])('counts a call as lost where the server %s', async (_name, bytes) => {
+    const raw = createTcpServer(
+      (socket) =>
+        void socket
+          .on('error', () => undefined)
+          .resume()
+          .end(bytes),
+    );
+    raw.listen(0, '127.0.0.1');
+    await once(raw, 'listening');
+    const url = `http://127.0.0.1:${(raw.address() as AddressInfo).port}/`;
+    expect(await attempt(toolWith({ url }))).toMatchObject({ kind: 'lost' });
+    await new Promise((resolve) => raw.close(resolve));
+  });
+
+  it('ends with its time where the server drips its answer', async () => {
+    const dripping: NodeJS.Timeout[] = [];
+    handler = (_request, response) => void dripping.push(setInterval(() => response.write('x'), 5));
+    const stop = new AbortController();
+    const ending = attempt(toolWith(), stop.signal);
+    while (received.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    stop.abort(new Error('too late'));
+    expect(await ending).toMatchObject({ kind: 'lost' });
+    for (const timer of dripping) clearInterval(timer);
+  });
+
+  it('sends a call id that is no header value to nobody', async () => {
+    const signal = new AbortController().signal;
+    const end = await toolWith().attempt({ callId: 's1.1\r\nX-Other: y', argsJson: '{}', signal });
+    expect(end).toMatchObject({ kind: 'not_sent' });
+    expect(received).toEqual([]);
+  });
+
   it('sends nothing where a secret cannot be read', async () => {
     const end = await attempt(toolWith({ headers: { Authorization: { file: path.join(folder, 'absent') } } }));
     expect(end).toEqual({ kind: 'not_sent', error: 'a secret that the tool needs cannot be read; tell the operator' });
@@ -194,6 +258,7 @@ describe('readHttpTools', () => {
     ['a password in the URL', [{ ...tool, url: 'http://ada:hunter2@127.0.0.1/' }], /0\.url/],
     ['a header that Margay sets', [{ ...tool, headers: { 'Idempotency-Key': 'x' } }], /is set by Margay/],
     ['a line break in a header', [{ ...tool, headers: { A: 'x\r\nB: y' } }], /0\.headers\.A/],
+    ['a header twice', [{ ...tool, headers: { 'X-Key': 'a', 'x-key': 'b' } }], /0\.headers\.X-Key: stands there twice/],
     ['a name twice', [tool, tool], /the name a is taken/],
   ])('refuses %s, and quotes nothing', (_name, content, message) => {
     expect(() => read(content)).toThrow(message);

@@ -11,6 +11,8 @@ const MARGIN_SECONDS = 5;
 const ANSWER_MAX_BYTES = 256 * 1024;
 /** With these a server, or one in front of it, asks for another try. */
 const PASSING = new Set([502, 503, 504]);
+/** Who is in front of a server says so when the server did not answer: it may have done what was asked. */
+const IN_DOUBT = new Set([502, 504]);
 
 /** A tool that an operator has defined: its arguments are sent as JSON, the answer is its result. */
 export class HttpTool implements OutsideTool {
@@ -60,12 +62,18 @@ function resultOf({ status, contentType, bytes, isCut }: HttpAnswer, secrets: Se
   const said = secrets.hide(bytes.toString('utf8'), isCut);
   const text = isCut ? `${said}\n[the answer was cut after ${ANSWER_MAX_BYTES} bytes]` : said;
   if (status >= 200 && status < 300) {
-    return { kind: 'answered', status: 'ok', result: isCut ? text : parsed(text, contentType) };
+    return { kind: 'answered', status: 'ok', result: isCut ? text : secrets.hideIn(parsed(text, contentType)) };
   }
   const hint = status >= 300 && status < 400 ? ' (redirects are not followed)' : '';
   const detail = text.trim() === '' ? '' : `: ${text.trim()}`;
   const result = `the server answered ${status}${hint}${detail}`;
-  return { kind: 'answered', status: 'error', result, isPassing: PASSING.has(status) };
+  return {
+    kind: 'answered',
+    status: 'error',
+    result,
+    isPassing: PASSING.has(status),
+    isInDoubt: IN_DOUBT.has(status),
+  };
 }
 
 /** Only what calls itself JSON and is. */

@@ -10,8 +10,8 @@ export interface Attempt {
 }
 
 export type AttemptEnd =
-  /** `isPassing`: the answer says that another try may fare better. */
-  | { kind: 'answered'; status: 'ok' | 'error'; result: unknown; isPassing?: boolean }
+  /** `isPassing`: another try may fare better; `isInDoubt`: whether there was an effect is not known for all that. */
+  | { kind: 'answered'; status: 'ok' | 'error'; result: unknown; isPassing?: boolean; isInDoubt?: boolean }
   /** Certainly nothing has left this process. */
   | { kind: 'not_sent'; error: string }
   /** Sent, or partly sent, and no answer came: nobody knows. */

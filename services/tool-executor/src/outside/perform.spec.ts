@@ -5,6 +5,7 @@ import { CallStopped, perform } from './perform';
 const never = new AbortController().signal;
 const ok: AttemptEnd = { kind: 'answered', status: 'ok', result: 'done' };
 const passing: AttemptEnd = { kind: 'answered', status: 'error', result: 'the server answered 503', isPassing: true };
+const behind: AttemptEnd = { ...passing, result: 'the server answered 504', isInDoubt: true };
 const lost: AttemptEnd = { kind: 'lost', error: 'lost' };
 const notSent: AttemptEnd = { kind: 'not_sent', error: 'not reached' };
 
@@ -50,6 +51,10 @@ it.each([
   ['unkeyed', [notSent, ok], 'error', 1],
   ['unkeyed', [lost, ok], 'unknown', 1],
   ['unkeyed', [passing, ok], 'error', 1],
+  ['unkeyed', [behind, ok], 'unknown', 1],
+  ['keyed', [behind], 'unknown', 4],
+  ['keyed', [behind, ok], 'ok', 2],
+  ['pure', [behind], 'error', 4],
   ['keyed', [notSent, lost, passing, ok], 'ok', 4],
   ['keyed', [lost], 'unknown', 4],
   ['keyed', [notSent], 'error', 4],

@@ -45,7 +45,7 @@ export async function perform(
       const end = await tool.attempt({ ...call, signal }).catch(broken);
       const isLast = effect === 'unkeyed' || tries >= ATTEMPTS_MAX;
       if (end.kind !== 'not_sent') mayBeSent = true;
-      if (end.kind === 'lost') isInDoubt = true;
+      if (end.kind === 'lost' || (end.kind === 'answered' && end.isInDoubt)) isInDoubt = true;
       // That a server is busy now says nothing of an earlier attempt whose answer was lost.
       const isFinal = end.kind === 'answered' && (!end.isPassing || (isLast && !isInDoubt));
       if (isFinal) return ended(end.status, end.result);
