@@ -47,7 +47,7 @@ export const SessionConfig = z.object({
   MARGAY_POOL: z.string().default('default'),
   /** Steps of a run's whole agent tree; 0 = unlimited. */
   MARGAY_STEP_BUDGET: z.coerce.number().int().min(0).default(0),
-  /** A runner whose beat has not moved for so long is lost. */
+  /** A runner whose beat has not moved for so long is lost. Not below 9: until then it may be given runs again. */
   MARGAY_RUNNER_LOST_SECONDS: z.coerce.number().positive().default(15),
   /** Runs that a tenant whose document names no cap may have running at once; 0 = as many as there are slots. */
   MARGAY_TENANT_CONCURRENT_RUNS: z.coerce.number().int().min(0).default(0),

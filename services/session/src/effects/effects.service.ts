@@ -36,6 +36,16 @@ export class EffectsService {
     return applied;
   }
 
+  /** A command was found stored: whoever stored it may have died before it applied what it owed. Never rejects. */
+  async redo(sessionId: string, c: number): Promise<void> {
+    try {
+      const document = await this.ports.store.readNumber(sessionId, c);
+      if (document && document.effectsDueAt !== null) await this.apply(document);
+    } catch (error) {
+      this.ports.logger.warn({ err: error, sessionId, c }, 'effects are left to the janitor');
+    }
+  }
+
   /** Waits until the effects of a commit that this replica is applying were tried. */
   async settled(commitKey: string): Promise<void> {
     await this.inFlight.get(commitKey);

@@ -65,6 +65,7 @@ export class SessionsService {
       await offloadCommand(head.tenantId, { kind: 'accept', commitId, run }, log.blobs),
     );
     await faultPoint('session.before-accepted', () => `${sessionId} ${request.text}`);
+    if (outcome.replayed) void this.ports.effects.redo(sessionId, outcome.c);
     return { runId: String(outcome.answer['run_id']), replayed: isReplay(outcome, commitId) };
   }
 
@@ -79,6 +80,7 @@ export class SessionsService {
       sessionId,
       await offloadCommand(head.tenantId, { kind: 'message', commitId, run }, log.blobs),
     );
+    if (outcome.replayed) void this.ports.effects.redo(sessionId, outcome.c);
     const { steered, run_id: runId } = outcome.answer;
     return {
       steered: steered === true,

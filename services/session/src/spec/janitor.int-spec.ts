@@ -1,4 +1,5 @@
 import { fold, emptyHead, tipOf, type Command, type CommitDocument } from '@margay/log';
+import { sessionsPb } from '@margay/contracts';
 import { acceptCommand, createCommand, hashed } from '@margay/testing';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { ScriptedRunner } from './scripted-runner';
@@ -49,6 +50,23 @@ describe('the janitor', () => {
     const rows = (await harness.db()).collection<{ _id: string; c: number }>('sessions');
     expect(await rows.findOne({ _id: sessionId })).toMatchObject({ hasRun: true, isRunning: true });
     runner.detach();
+  }, 15_000);
+
+  it('is not waited for by who repeats the acceptance: its run is queued at once', async () => {
+    const sessionId = await harness.createSession();
+    const request = sessionsPb.AcceptRunRequest.fromPartial({ sessionId, text: 'again', idempotencyKey: 'k' });
+    const accept = () => harness.sessions.acceptRun(request, { principal: harness.owner });
+    const { runId } = await accept();
+    // As a replica leaves it that dies between the commit and its effects; the mark is not due for an hour.
+    const db = await harness.db();
+    const runs = db.collection<{ _id: string }>('runs');
+    await until(async () => (await runs.findOne({ _id: runId })) !== null);
+    await runs.deleteOne({ _id: runId });
+    const commits = db.collection<{ _id: string }>('commits');
+    const due = { $set: { effectsDueAt: Date.now() + 3_600_000 } };
+    await commits.updateOne({ _id: `${sessionId}.0000000002` }, due);
+    expect(await accept()).toMatchObject({ runId, replayed: true });
+    await until(async () => (await runs.findOne({ _id: runId })) !== null);
   }, 15_000);
 
   it('repairs one session although a hundred others wait for a service that is down', async () => {
