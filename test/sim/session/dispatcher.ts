@@ -50,8 +50,8 @@ export class Dispatcher {
         })),
       );
       const attached: Attached = { runner, link, generation: row.generation };
-      // Two streams of one runner may come at once, and the older one's row be written last.
-      if ((this.attached.get(name)?.generation ?? 0) > attached.generation) return;
+      // One that closed meanwhile must not take the place of the stream that the runner has opened since.
+      if (!link.isOpen) return;
       this.attached.set(name, attached);
       link.onClose(replica, () => this.onClosed(name, attached));
     });
