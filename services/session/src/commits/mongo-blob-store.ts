@@ -165,13 +165,8 @@ export class MongoBlobStore extends BlobStore {
    */
   async collectBroken(limit: number, nowMs = Date.now()): Promise<number> {
     const before = ObjectId.createFromTime(Math.floor((nowMs - UNUSED_MS) / 1_000));
-    const firsts = await this.chunks
-      .find({ files_id: { $gt: this.lookedAt, $lt: before }, n: 0 })
-      .sort({ files_id: 1 })
-      .limit(limit)
-      .toArray();
-    const ids = firsts.map(({ files_id: id }) => id);
-    this.lookedAt = firsts.length < limit ? START : (ids.at(-1) ?? START);
+    const ids = await this.uploadsAfter(this.lookedAt, before, limit);
+    this.lookedAt = ids.length < limit ? START : (ids.at(-1) ?? START);
     const files = await this.files
       .find({ _id: { $in: ids } })
       .project<{ _id: ObjectId }>({ _id: 1 })
@@ -180,6 +175,18 @@ export class MongoBlobStore extends BlobStore {
     const broken = ids.filter((id) => !whole.has(id.toHexString()));
     for (const id of broken) await this.chunks.deleteMany({ files_id: id });
     return broken.length;
+  }
+
+  /** Ids of uploads of which anything is there, in their order; pieces are written at once, so any may be missing. */
+  private async uploadsAfter(after: ObjectId, before: ObjectId, limit: number): Promise<ObjectId[]> {
+    const found: ObjectId[] = [];
+    while (found.length < limit) {
+      const behind = { files_id: { $gt: found.at(-1) ?? after, $lt: before } };
+      const next = await this.chunks.findOne(behind, { sort: { files_id: 1 }, projection: { files_id: 1 } });
+      if (!next) break;
+      found.push(next.files_id);
+    }
+    return found;
   }
 
   private isFresh(tenantId: string, id: string): boolean {

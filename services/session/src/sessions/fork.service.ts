@@ -79,8 +79,7 @@ export class ForkService {
     const { effects, sessions, tags, forks } = this.ports;
     const { sessionId, tenantId, head } = last;
     await effects.apply(last);
-    if ((await sessions.find(sessionId))?.isDead)
-      throw new AbortedError('fork_abandoned', 'The fork took too long and was given up; fork again.');
+    if ((await sessions.find(sessionId))?.isDead) throw abandoned();
     if (head.tag !== null) await tags.settleFork(tenantId, head.tag, sessionId);
     await forks.remove(sessionId);
     return last;
@@ -88,7 +87,7 @@ export class ForkService {
 
   private async make(row: ForkRow, command: Command): Promise<CommitDocument> {
     if (row.bodyHash !== command.bodyHash) throw keyReused();
-    if (row.isDead) throw new AbortedError('fork_abandoned', 'The fork took too long and was given up; fork again.');
+    if (row.isDead) throw abandoned();
     const plan = JSON.parse(row.planJson) as ForkPlan;
     if (plan.tag !== null) await this.reserveTag(plan, plan.tag);
     const { log, logger, clock } = this.ports;
@@ -151,6 +150,11 @@ function answerOf({ sessionId, head, commands }: CommitDocument, replayed: boole
   if (isHalfMade(head)) throw new Error('the last commit of a fork expected');
   const forkedAt = commands[0]?.answer['forked_at'];
   return { sessionId, forkedAt: typeof forkedAt === 'string' ? forkedAt : '', replayed };
+}
+
+function abandoned(): Error {
+  const message = 'The fork took too long and was given up; fork again, with another Idempotency-Key if there was one.';
+  return new AbortedError('fork_abandoned', message);
 }
 
 function keyReused(): Error {

@@ -49,7 +49,8 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
     async verifySession({ sessionId }, context) {
       const row = await ports.rows.find(sessionId);
       // A log that can't be read is to be told of, too.
-      if (!row || !mayAccess(context.principal(), row)) await sessions.confirmedHead(context.principal(), sessionId);
+      if (!row || row.isDead || !mayAccess(context.principal(), row))
+        await sessions.confirmedHead(context.principal(), sessionId);
       const { commits, headHash, fault } = await verifySession({ ...ports, signal: context.signal }, sessionId);
       return { ok: !fault, commits, headHash, firstBad: fault?.c ?? 0, problem: fault?.problem ?? '' };
     },

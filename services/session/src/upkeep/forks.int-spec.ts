@@ -176,6 +176,8 @@ describe('a fork', () => {
     const source = await session();
     const eve = principalOf('other', 'user:eve', 'owner');
     await expect(fork(source, {}, eve)).rejects.toMatchObject({ reason: 'session_not_found' });
+    const viewer = principalOf('default', harness.owner.principal, 'viewer');
+    await expect(fork(source, {}, viewer)).rejects.toMatchObject({ reason: 'permission_denied' });
     for (const fromTs of ['2020-01-01T00:00:00Z', 'yesterday'])
       await expect(fork(source, { fromTs })).rejects.toMatchObject({ reason: 'event_not_found' });
     await expect(fork(source, { compact: true })).rejects.toMatchObject({ reason: 'compaction_unavailable' });
@@ -216,6 +218,9 @@ describe('the collector of forks', () => {
     await settleFork(ports(), row);
     expect(await sessions.find(plan.sessionId)).toMatchObject({ isDead: true });
     expect(await logOf(plan.sessionId)).toEqual([]);
+    // To whoever knows its id it is no session, either.
+    const verified = harness.sessions.verifySession({ sessionId: plan.sessionId }, { principal: harness.owner });
+    await expect(verified).rejects.toMatchObject({ reason: 'session_not_found' });
     // A process that was stopped in the middle goes on.
     await store.insert(copy);
     await store.insert(last);
@@ -392,7 +397,8 @@ describe('the collector of blobs', () => {
     const chunks = (await harness.db()).collection('fs.chunks');
     const whole = await blobs.put('default', Buffer.from('whole'));
     const broken = new ObjectId();
-    await chunks.insertMany([0, 1].map((n) => ({ files_id: broken, n, data: Buffer.from('x') })));
+    // The first piece may be missing, too.
+    await chunks.insertMany([1, 2].map((n) => ({ files_id: broken, n, data: Buffer.from('x') })));
     // Two at a time, so that it takes several rounds.
     const rounds = async (afterMs: number): Promise<number> => {
       let removed = 0;
