@@ -42,6 +42,9 @@ export { startTelemetry, type Telemetry } from './telemetry/telemetry';
 export { NatsBus, type BusListener, type NatsBusOptions } from './nats/nats-bus';
 // The store's driver is heavy: import it from `@margay/platform/mongo`, so only services with a store load it.
 export type { MongoConnection, MongoConnectionOptions } from './mongo/mongo-connection';
+export { isDuplicateKey, translateStoreError } from './mongo/mongo-errors';
+export { LeaseRepository, type LeaseRow } from './leases/lease.repository';
+export { eachOf, LeasedSweep, type LeasedSweepPorts, type Sweep } from './leases/leased-sweep';
 export { type Check, type CheckKind, type HealthReport } from './management/health';
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
 export { LabelLimit } from './management/label-limit';

@@ -1,7 +1,7 @@
 import { Role } from '@margay/contracts';
 import type { Collection } from 'mongodb';
 import type { TenantShare } from '../dispatch/tenant-limits';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 
 export interface TenantRow {
   _id: string;

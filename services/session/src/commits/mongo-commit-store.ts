@@ -1,7 +1,7 @@
 import { FailedPreconditionError } from '@margay/errors';
 import { CommitStore, commitKey, type CommitDocument, type Effect } from '@margay/log';
 import type { Collection, Filter, FindOptions } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 import { WriteBatch } from '../store/write-batch';
 import { COMMIT_VERSION, fromStored, numberOf, toStored, type StoredCommit } from './commit.mapper';
 

@@ -1,9 +1,8 @@
-import type { Logger, NatsBus } from '@margay/platform';
+import type { LeaseRepository, Logger, NatsBus } from '@margay/platform';
 import { commitKey } from '@margay/log';
 import type { SessionLog } from '../commits/session-log';
 import type { SessionConfig } from '../config';
 import type { EffectsService } from '../effects/effects.service';
-import type { LeaseRepository } from '../leases/lease.repository';
 import type { SessionMetrics } from '../metrics';
 import type { Rows } from '../store/collections';
 import { Dispatcher } from './dispatcher';

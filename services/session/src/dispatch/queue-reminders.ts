@@ -1,8 +1,7 @@
 import { subjects, type LiveCommit } from '@margay/contracts';
-import type { NatsBus } from '@margay/platform';
+import type { NatsBus, Sweep } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionRepository } from '../effects/session.repository';
-import type { Sweep } from '../leases/leased-sweep';
 import type { QueuePositions } from './queue-positions';
 import type { RunRepository, RunRow } from './run.repository';
 

@@ -1,5 +1,4 @@
-import type { Logger } from '@margay/platform';
-import type { LeaseRepository } from '../leases/lease.repository';
+import type { LeaseRepository, Logger } from '@margay/platform';
 import { FairQueue, Load, type TenantLimit } from './fairness';
 import type { RunRepository, RunRow } from './run.repository';
 import { TenantGate } from './tenant-gate';

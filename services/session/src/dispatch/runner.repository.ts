@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import type { Collection } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 
 /** Liveness of a runner process, as a hint. */
 export interface RunnerRow {

@@ -1,4 +1,4 @@
-import type { LeaseRepository } from '../leases/lease.repository';
+import type { LeaseRepository } from '@margay/platform';
 
 /** A replica that dies with the gate closed behind it keeps others waiting for so long. */
 const LEASE_MS = 10_000;

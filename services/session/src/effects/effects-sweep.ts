@@ -1,6 +1,6 @@
 import type { CommitDocument } from '@margay/log';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
-import type { Sweep } from '../leases/leased-sweep';
+import type { Sweep } from '@margay/platform';
 import type { EffectsService } from './effects.service';
 
 const EVERY_MS = 1_000;

@@ -1,6 +1,6 @@
 import { emptyHead, sessionState, type Head } from '@margay/log';
 import type { Collection, Filter } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 import { Projector } from '../store/project';
 
 /** Projection of a session's head; a pure function of the log, restored from it at will. */

@@ -1,7 +1,6 @@
-import type { Logger } from '@margay/platform';
+import type { Logger, Sweep } from '@margay/platform';
 import type { SessionLog } from '../commits/session-log';
 import { rowOfRun, type RunRepository, type RunRow } from '../dispatch/run.repository';
-import type { Sweep } from '../leases/leased-sweep';
 
 const EVERY_MS = 1_000;
 const BATCH = 100;

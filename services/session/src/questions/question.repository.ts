@@ -1,6 +1,6 @@
 import type { CommitDocument, Effect } from '@margay/log';
 import type { Collection } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 
 /** Where a question lies in its session's log. */
 export interface QuestionRow {

@@ -1,6 +1,6 @@
 import type { ForkPlan } from '@margay/log';
 import type { Collection } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 
 /** A fork that is not a session yet has so long to become one. */
 export const ORPHAN_AFTER_MS = 3_600_000;

@@ -1,7 +1,7 @@
 import { UnavailableError } from '@margay/errors';
 import type { CreateCommand } from '@margay/log';
 import type { Collection } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 
 /** Whoever reserves a tag has so long to make its session; then the janitor looks after it. */
 const HALF_MADE_AFTER_MS = 60_000;

@@ -6,7 +6,7 @@ import { ReplicaRepository } from '../dispatch/replica.repository';
 import { RunRepository } from '../dispatch/run.repository';
 import { RunnerRepository } from '../dispatch/runner.repository';
 import { SessionRepository } from '../effects/session.repository';
-import { LeaseRepository } from '../leases/lease.repository';
+import { LeaseRepository } from '@margay/platform';
 import { QuestionRepository } from '../questions/question.repository';
 import { ForkRepository } from '../sessions/fork.repository';
 import { TagRepository } from '../sessions/tag.repository';

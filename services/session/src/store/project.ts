@@ -1,5 +1,5 @@
 import type { Collection, Filter, MatchKeysAndValues } from 'mongodb';
-import { isDuplicateKey } from './mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 import { WriteBatch } from './write-batch';
 
 interface Projection {

@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
-import { LeaseRepository } from '../leases/lease.repository';
+import { LeaseRepository } from '@margay/platform';
 import { RealStore, times } from '../spec/real-store';
 import { Projector } from './project';
 

@@ -1,5 +1,4 @@
-import type { GrpcHandlers, ServiceDefinition } from '@margay/platform';
-import { translateStoreError } from './mongo-errors';
+import { type GrpcHandlers, type ServiceDefinition, translateStoreError } from '@margay/platform';
 
 type AnyHandler = (...values: unknown[]) => unknown;
 

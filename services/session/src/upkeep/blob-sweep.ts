@@ -1,6 +1,6 @@
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
-import type { Sweep } from '../leases/leased-sweep';
+import type { Sweep } from '@margay/platform';
 
 const MINUTE_MS = 60_000;
 const BATCH = 50;

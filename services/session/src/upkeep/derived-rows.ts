@@ -1,6 +1,6 @@
 import { isHalfMade, type Head } from '@margay/log';
 import type { Collection, Filter, OptionalUnlessRequiredId, WithoutId } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '@margay/platform';
 
 interface Row {
   _id: string;

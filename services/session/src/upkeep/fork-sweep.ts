@@ -1,7 +1,7 @@
 import { isHalfMade, readConfirmedTip } from '@margay/log';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionRepository } from '../effects/session.repository';
-import { eachOf, type Sweep } from '../leases/leased-sweep';
+import { eachOf, type Sweep } from '@margay/platform';
 import type { ForkRepository, ForkRow } from '../sessions/fork.repository';
 import type { ForkService } from '../sessions/fork.service';
 

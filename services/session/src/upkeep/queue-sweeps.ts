@@ -4,7 +4,7 @@ import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { RunRow } from '../dispatch/run.repository';
 import type { RunnerRepository } from '../dispatch/runner.repository';
 import type { SessionRepository } from '../effects/session.repository';
-import { eachOf, type Sweep } from '../leases/leased-sweep';
+import { eachOf, type Sweep } from '@margay/platform';
 import type { SessionRows } from './derived-rows';
 import { restoreSession } from './rebuild';
 

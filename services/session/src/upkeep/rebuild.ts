@@ -1,7 +1,7 @@
 import { readConfirmedTip, type Head } from '@margay/log';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionRepository } from '../effects/session.repository';
-import { translateStoreError } from '../store/mongo-errors';
+import { translateStoreError } from '@margay/platform';
 import type { SessionRows } from './derived-rows';
 
 const BATCH = 200;

@@ -1,6 +1,6 @@
 import { isHalfMade, type CreateCommand } from '@margay/log';
 import type { SessionLog } from '../commits/session-log';
-import { eachOf, type Sweep } from '../leases/leased-sweep';
+import { eachOf, type Sweep } from '@margay/platform';
 import type { ForkRepository } from '../sessions/fork.repository';
 import type { TagRepository, TagRow } from '../sessions/tag.repository';
 

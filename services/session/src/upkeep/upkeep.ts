@@ -1,4 +1,4 @@
-import type { Logger } from '@margay/platform';
+import { LeasedSweep, type LeaseRepository, type Logger, type Sweep } from '@margay/platform';
 import type { Db } from 'mongodb';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
@@ -8,8 +8,6 @@ import type { RunnerRepository } from '../dispatch/runner.repository';
 import type { EffectsService } from '../effects/effects.service';
 import { effectsSweep } from '../effects/effects-sweep';
 import type { SessionRepository } from '../effects/session.repository';
-import type { LeaseRepository } from '../leases/lease.repository';
-import { LeasedSweep, type Sweep } from '../leases/leased-sweep';
 import type { ForkRepository } from '../sessions/fork.repository';
 import type { ForkService } from '../sessions/fork.service';
 import type { TagRepository } from '../sessions/tag.repository';

@@ -1,7 +1,7 @@
 import type { Collection } from 'mongodb';
-import { isDuplicateKey } from '../store/mongo-errors';
+import { isDuplicateKey } from '../mongo/mongo-errors';
 
-interface LeaseRow {
+export interface LeaseRow {
   _id: string;
   tenantId: '_platform';
   owner: string;

@@ -1,4 +1,4 @@
-import { createLogger } from '@margay/platform';
+import { createLogger } from '../logging/logger';
 import { eachOf, LeasedSweep, type Sweep } from './leased-sweep';
 
 const logger = createLogger({ service: 'spec', level: 'off' });

@@ -1,4 +1,4 @@
-import type { Logger } from '@margay/platform';
+import type { Logger } from '../logging/logger';
 import type { LeaseRepository } from './lease.repository';
 
 /** A replica that dies with the lease of the effects keeps a run out of the queue for so long. */
