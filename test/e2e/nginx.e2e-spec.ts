@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PlatformHarness } from './harness';
-import { callStart, LogWriter, note } from './streams/log-writer';
+import { callStart, LogWriter, note, WRITER_ENV } from './streams/log-writer';
 import { isLong } from './streams/long-tests';
 import { nginxBinary, NginxProxy } from './streams/nginx-proxy';
 import { seqOf, StreamClient, type Block } from './streams/stream-client';
@@ -17,7 +17,7 @@ if (!nginxBinary) process.stdout.write('skipped: streams behind nginx, which is 
   const margay = new PlatformHarness({
     mode: 'combined',
     runners: 0,
-    env: { MARGAY_STREAM_HEARTBEAT_SECONDS: String(HEARTBEAT_SECONDS) },
+    env: { ...WRITER_ENV, MARGAY_STREAM_HEARTBEAT_SECONDS: String(HEARTBEAT_SECONDS) },
   });
   let writer: LogWriter;
   let proxy: NginxProxy;

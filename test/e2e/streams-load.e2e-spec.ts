@@ -4,7 +4,7 @@ import { createLogger } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { BSON } from 'mongodb';
 import { PlatformHarness } from './harness';
-import { LogWriter, note, type WrittenRun } from './streams/log-writer';
+import { LogWriter, note, WRITER_ENV, type WrittenRun } from './streams/log-writer';
 import { isLong } from './streams/long-tests';
 import { seqOf, StreamClient, type Block } from './streams/stream-client';
 
@@ -20,7 +20,7 @@ const DOCUMENT_MAX_BYTES = 1_000_000;
 const margay = new PlatformHarness({
   mode: 'split',
   runners: 0,
-  env: { MARGAY_RATE_LIMIT_PER_SECOND: '10000', MARGAY_RATE_LIMIT_BURST: '10000' },
+  env: { ...WRITER_ENV, MARGAY_RATE_LIMIT_PER_SECOND: '10000', MARGAY_RATE_LIMIT_BURST: '10000' },
 });
 let writer: LogWriter;
 let headers: Record<string, string>;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PlatformHarness } from './harness';
-import { LogWriter, note, type WrittenRun } from './streams/log-writer';
+import { LogWriter, note, WRITER_ENV, type WrittenRun } from './streams/log-writer';
 import { isLong } from './streams/long-tests';
 import { seeded } from './streams/seeded';
 import { seqOf, StreamClient, type Block } from './streams/stream-client';
@@ -13,7 +13,7 @@ const margay = new PlatformHarness({
   mode: 'split',
   runners: 0,
   replicas: { gateway: 2 },
-  env: { MARGAY_STREAM_DRAIN_SECONDS: String(DRAIN_SECONDS), MARGAY_RATE_LIMIT_PER_SECOND: '10000' },
+  env: { ...WRITER_ENV, MARGAY_STREAM_DRAIN_SECONDS: String(DRAIN_SECONDS), MARGAY_RATE_LIMIT_PER_SECOND: '10000' },
 });
 let writer: LogWriter;
 let headers: Record<string, string>;

@@ -16,8 +16,18 @@ export async function run({ report, closing, progress, isQuick }) {
   const directory = await benchFolder(closing);
   const servers = await openBenchServers({ directory, closing, progress });
   progress('starting the platform, one process per service');
+  // The writer does not come back to a server that closes its connection.
+  const env = { MARGAY_GRPC_CONNECTION_AGE_SECONDS: '3600' };
   const nobody = { baseUrl: 'http://127.0.0.1:9/v1' };
-  const bench = await startBenchPlatform({ directory, closing, servers, model: nobody, mode: 'split', runners: 0 });
+  const bench = await startBenchPlatform({
+    directory,
+    closing,
+    servers,
+    model: nobody,
+    mode: 'split',
+    runners: 0,
+    env,
+  });
   const clients = startClients(bench);
   closing.add(() => clients.stop());
   const writer = await Writer.start(bench);

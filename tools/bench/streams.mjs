@@ -20,7 +20,8 @@ export async function run({ report, closing, progress, isQuick }) {
   const servers = await openBenchServers({ directory, closing, progress });
   const streams = isQuick ? STREAMS / 10 : STREAMS;
   const nobody = { baseUrl: 'http://127.0.0.1:9/v1' };
-  const env = { MARGAY_MAX_CONCURRENT_STREAMS: String(streams + 1_000) };
+  // The writer does not come back to a server that closes its connection.
+  const env = { MARGAY_GRPC_CONNECTION_AGE_SECONDS: '3600', MARGAY_MAX_CONCURRENT_STREAMS: String(streams + 1_000) };
   const start = async () => {
     progress('starting the platform, one process per service');
     const bench = await startBenchPlatform({ directory, closing, servers, model: nobody, mode: 'split', runners: 0, env }); // prettier-ignore

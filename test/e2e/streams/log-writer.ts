@@ -22,6 +22,9 @@ const AGENT = { agent_id: 'e2e000000000', depth: 0 };
 
 export const note = (text: string): WrittenEvent => ({ type: 'run_note', payload: { text } });
 
+/** For the platform that it writes to: it does not come back to a server that closes its connection, as runners do. */
+export const WRITER_ENV = { MARGAY_GRPC_CONNECTION_AGE_SECONDS: '3600' };
+
 /** Plays a runner: it takes every run and writes what a test tells it, when it tells it. */
 export class LogWriter {
   private readonly stream: AttachStream;
