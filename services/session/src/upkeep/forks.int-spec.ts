@@ -370,6 +370,17 @@ describe('the collector of blobs', () => {
     expect(await isThere(id)).toBe(true);
   });
 
+  it('is believed by a process that touched the blob before its machine slept', async () => {
+    const id = await blobs.put('default', Buffer.from('put before the night'));
+    await collect(2 * DAY_MS);
+    // The monotonic clock stood still meanwhile.
+    const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 2 * DAY_MS);
+    expect(await blobs.keep('default', [id])).toEqual([id]);
+    expect(await blobs.put('default', Buffer.from('put before the night'))).toBe(id);
+    clock.mockRestore();
+    expect(await isThere(id)).toBe(true);
+  });
+
   it('finishes a removal that was broken off; the bytes can be put anew meanwhile', async () => {
     const id = await blobs.put('default', Buffer.from('dying'));
     const files = (await harness.db()).collection('fs.files');
