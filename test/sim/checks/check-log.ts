@@ -110,8 +110,11 @@ function checkCommitIds(world: World, documents: CommitDocument[]): void {
     }
 }
 
+/** Refused, or final: one that is not stored was refused, though its sender may have been handed over before it knew. */
 function refusedIds(world: World): Set<string> {
-  const refusals = world.history.submissions.filter(({ outcome }) => outcome && 'ok' in outcome && !outcome.ok);
+  const refusals = world.history.submissions.filter(
+    ({ command, outcome }) => command.kind === 'finish' || (outcome && 'ok' in outcome && !outcome.ok),
+  );
   return new Set(refusals.map(({ command }) => command.commitId));
 }
 
