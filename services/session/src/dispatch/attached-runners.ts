@@ -18,11 +18,16 @@ export class AttachedRunners {
     return this.runners.get(runner.instance) === runner;
   }
 
+  /** The runner that holds this run, if it is attached here. */
+  holderOf(runId: string): AttachedRunner | undefined {
+    return [...this.runners.values()].find(({ held }) => held.some((run) => run.runId === runId));
+  }
+
   /** The runner of a pool with most free slots, if one has any. */
-  freest(pool: string): AttachedRunner | undefined {
+  freest(pool: string, except?: AttachedRunner): AttachedRunner | undefined {
     let best: AttachedRunner | undefined;
     for (const runner of this.runners.values())
-      if (runner.pool === pool && runner.free > (best?.free ?? 0)) best = runner;
+      if (runner !== except && runner.pool === pool && runner.free > (best?.free ?? 0)) best = runner;
     return best;
   }
 

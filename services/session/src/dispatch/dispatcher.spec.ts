@@ -132,6 +132,14 @@ describe('the dispatcher', () => {
     expect([few.runs(), many.runs(), looks]).toEqual([[], ['a:r1'], 0]);
   });
 
+  it('gives a run to another runner than the one that gives it back, which may be leaving', async () => {
+    const [giver, other] = [runner('giver', 5), runner('other', 1)];
+    giver.runner.onHeartbeat(5, [{ sessionId: 'a', runId: 'a:r1', epoch: 2 }]);
+    commitQueued('a', { epoch: 3 });
+    await settled();
+    expect([giver.runs(), other.runs()]).toEqual([[], ['a:r1']]);
+  });
+
   it('nudges the others where no slot is free here', () => {
     commitQueued('a');
     expect(published).toEqual(['margay.dispatch.p']);

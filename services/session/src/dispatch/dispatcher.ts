@@ -153,26 +153,29 @@ export class Dispatcher {
   private offer(head: Head, pool: string): void {
     const row = runRowOf(head);
     if (!row) return;
+    // Who gives a run back may be leaving: its releases can be quicker than its heartbeat.
+    const giver = this.runners.holderOf(row._id);
     this.onRunLeft(row._id, null);
     if (this.handBacks.isDelayed(row)) return;
-    if (this.backlogged.has(pool) || !this.freest(pool)) return this.ports.bus.publish(subjects.dispatch(pool), '');
+    if (this.backlogged.has(pool) || !this.freest(pool, giver))
+      return this.ports.bus.publish(subjects.dispatch(pool), '');
     const limit = this.ports.limits.peek(row.tenantId);
-    if (limit) this.startNew(row, limit);
-    else void this.learnLimit(row);
+    if (limit) this.startNew(row, limit, giver);
+    else void this.learnLimit(row, giver);
   }
 
-  private startNew(row: RunRow, limit: TenantLimit): void {
-    const runner = this.freest(row.pool);
+  private startNew(row: RunRow, limit: TenantLimit, giver: AttachedRunner | undefined): void {
+    const runner = this.freest(row.pool, giver);
     if (runner && limit.maxRunning === Infinity) return void this.claims.claim(runner, row);
     // Runs of its tenant have to be counted first.
     this.fresh.set(lifeOf(row), row);
     void this.dispatch(row.pool);
   }
 
-  private async learnLimit(row: RunRow): Promise<void> {
+  private async learnLimit(row: RunRow, giver: AttachedRunner | undefined): Promise<void> {
     try {
       const limitOf = await this.ports.limits.of([row.tenantId]);
-      this.startNew(row, limitOf(row.tenantId));
+      this.startNew(row, limitOf(row.tenantId), giver);
     } catch (error) {
       // The queue is looked at each second.
       this.ports.logger.debug({ err: error }, 'the limit of a tenant could not be read');
@@ -223,7 +226,7 @@ export class Dispatcher {
     return true;
   }
 
-  private freest(pool: string): AttachedRunner | undefined {
-    return this.isStopped ? undefined : this.runners.freest(pool);
+  private freest(pool: string, except?: AttachedRunner): AttachedRunner | undefined {
+    return this.isStopped ? undefined : this.runners.freest(pool, except);
   }
 }

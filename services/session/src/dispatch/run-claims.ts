@@ -94,9 +94,9 @@ export class RunClaims {
     if (run?.id !== row._id || head.epoch !== epoch) return;
     const { sessionId } = head;
     await faultPoint('session.before-assign', () => `${sessionId} ${run.id} ${runner.instance}`);
+    const grant = await this.ports.grants.sign(head, run, epoch);
     // The runner left while the claim was being stored: nobody would learn of the assignment.
     if (!this.isAttached(runner)) return this.ports.giveBack({ ...row, epoch });
-    const grant = await this.ports.grants.sign(head, run, epoch);
     this.ports.logger.info({ sessionId, runId: run.id, epoch, runner: runner.instance }, 'a run was assigned');
     runner.assign({
       sessionId,

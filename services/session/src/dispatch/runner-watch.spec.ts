@@ -1,4 +1,4 @@
-import type { Command } from '@margay/log';
+import { emptyHead, type Command, type Head } from '@margay/log';
 import { createLogger } from '@margay/platform';
 import type { RunRow } from './run.repository';
 import type { RunnerRow } from './runner.repository';
@@ -11,6 +11,10 @@ let runners: Map<string, RunnerRow>;
 let replicas: Map<string, number>;
 let runs: RunRow[];
 let taken: string[];
+/** Epochs that takeovers ended. */
+let endedEpochs: number[];
+/** Ends of logs. */
+let heads: Map<string, Head>;
 let isAway: boolean;
 let isReplayed: boolean;
 let counted: string[];
@@ -34,9 +38,11 @@ function make(unlistedAfterMs = 5_000): RunnerWatch {
       submit: (_: string, command: Command) =>
         ask(() => {
           if (command.kind === 'takeover') taken.push(command.runId);
+          if (command.kind === 'takeover') endedEpochs.push(command.epoch);
           runs = runs.filter(({ _id }) => command.kind !== 'takeover' || _id !== command.runId);
           return { ok: true, c: 4, answer: {}, head: {}, replayed: isReplayed };
         }),
+      readTip: (sessionId: string) => ask(() => ({ head: heads.get(sessionId) ?? emptyHead(sessionId) })),
     },
     runs: {
       runningOf: (owner: string) => ask(() => runs.filter((row) => row.owner === owner)),
@@ -77,6 +83,8 @@ beforeEach(() => {
   replicas = new Map();
   runs = [];
   taken = [];
+  endedEpochs = [];
+  heads = new Map();
   counted = [];
   isAway = false;
   isReplayed = false;
@@ -89,6 +97,14 @@ afterEach(() => {
 });
 
 describe('a runner', () => {
+  it('leaves no run behind that it has given back and got again, while the row still shows its earlier life', async () => {
+    runs = [run('ra', 'a', { epoch: 2 })];
+    const again = { id: 'ra', no: 1, state: 'running' as const, owner: 'a', pool: 'p', acceptedTs: 0, principal: 'u', consumedTo: 0 }; // prettier-ignore
+    heads.set('ra', { ...emptyHead('ra'), epoch: 4, run: again });
+    await watch.takeOverAll('a', 'drain', [{ sessionId: 'ra', runId: 'ra', epoch: 4 }]);
+    expect(endedEpochs.toSorted()).toEqual([2, 4]);
+  });
+
   it('is lost when its beat has not moved for 15 s, and within 17', async () => {
     runners.set('a', runner('a'));
     runners.set('b', runner('b'));

@@ -97,8 +97,10 @@ export class RunnerWatch {
     const { runners, runs } = this.options;
     const runner = await runners.find(instance);
     const rows = await runs.runningOf(instance);
-    const known = new Set(rows.map(({ _id }) => _id));
-    const unwritten = held.filter(({ runId }) => !known.has(runId)).map((run) => this.rowOf(run, instance));
+    // A row may be of an earlier life: the runner has given the run back since, and got it again.
+    const known = new Set(rows.map(({ _id, epoch }) => `${_id} ${epoch}`));
+    const isUnwritten = ({ runId, epoch }: HeldRun): boolean => !known.has(`${runId} ${epoch}`);
+    const unwritten = held.filter(isUnwritten).map((run) => this.rowOf(run, instance));
     const all = [...rows, ...(await Promise.all(unwritten)).filter((row) => row !== undefined)];
     await Promise.all(all.map((row) => this.takeOver(row, cause, sinceMs)));
     if (runner) await runners.remove(runner);
