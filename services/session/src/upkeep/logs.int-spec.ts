@@ -255,6 +255,43 @@ describe('rebuilding', () => {
     expect(await sessions.find(row._id)).toMatchObject({ c: 9, title: 'newer' });
   });
 
+  it('beside runs that come, are claimed and end takes no row back, and leaves what the log says', async () => {
+    const [first] = await stored([]);
+    let tip = tipOf(first as CommitDocument);
+    const { sessionId } = tip.head;
+    let isGoingOn = true;
+    const commit = async (command: Command): Promise<void> => {
+      const { document } = fold(tip, [hashed(command)], Date.now() * 1_000);
+      if (!document) throw new Error('document expected');
+      await store.insert(document);
+      tip = tipOf(document);
+      await sessions.project(tip.head);
+      for (const effect of document.effects)
+        if (effect.kind === 'run') await runs.project(rowOfRun(tip.head, effect.runId, effect.epoch));
+    };
+    const going = (async () => {
+      for (let no = 1; no <= 25; no++) {
+        const runId = `${sessionId}:r${no}`;
+        await commit({ ...acceptCommand('q'), commitId: `accept ${no}` });
+        await commit({ kind: 'claim', commitId: `claim ${no}`, runId, epoch: tip.head.epoch, owner: 'r' });
+        await commit({ kind: 'cancel', commitId: `cancel ${no}` });
+      }
+      isGoingOn = false;
+    })();
+    let seenC = 0;
+    while (isGoingOn) {
+      await Promise.all([restore(), restore()]);
+      const { c } = (await sessions.find(sessionId)) ?? { c: 0 };
+      expect(c).toBeGreaterThanOrEqual(seenC);
+      seenC = c;
+    }
+    await going;
+    expect(await sessions.find(sessionId)).toMatchObject({ c: 76, isRunning: false });
+    const states = (await rowsOf<RunRow>('runs')).map(({ state }) => state);
+    expect(states).toEqual(Array.from({ length: 25 }, () => 'done'));
+    expect(await restore()).toMatchObject({ rows: 0 });
+  });
+
   it('is not held up by a log that can’t be read, and names it', async () => {
     const [bad, good] = [await stored(asked), await stored(asked)];
     await real.db.collection('commits').updateOne({ _id: bad.at(-1)?._id as never }, { $set: { v: 9 } });
