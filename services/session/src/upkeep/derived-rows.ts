@@ -23,7 +23,14 @@ export interface DerivedRows<T extends Row> {
   isKept?: (row: T) => boolean;
   /** Rows that are left alone whatever the head expects. */
   isFinal?: (row: T) => boolean;
+  onAhead: OnAhead;
 }
+
+/**
+ * Told of a row that shows more than the head, before it is put right: it was written after its commit, so commits were
+ * lost, and nothing else in the store may tell.
+ */
+export type OnAhead = (ahead: { sessionId: string; row: string; rowC: number; logC: number }) => void;
 
 /** Restores what a session's rows say from its log. */
 export interface SessionRows {
@@ -46,6 +53,8 @@ export function sessionRows<T extends Row>(rows: DerivedRows<T>): SessionRows {
       const found = (await rows.collection.find(rows.of(sessionId)).limit(ROWS_MAX).toArray()) as T[];
       const head = await readHead();
       if (isHalfMade(head) || found.some((row) => rows.isFinal?.(row))) return 0;
+      for (const { _id: row, c: rowC } of found)
+        if (rowC > head.c) rows.onAhead({ sessionId, row, rowC, logC: head.c });
       const expected = head.c === 0 ? [] : rows.expected(head);
       const known = new Map(found.map((row) => [row._id, row]));
       const wanted = new Map(expected.map((row) => [row._id, row]));

@@ -20,6 +20,7 @@ let sessions: SessionRepository;
 let runs: RunRepository;
 let operator: OperatorStore;
 let count = 0;
+let lost: unknown[];
 
 beforeAll(async () => {
   await real.start();
@@ -35,6 +36,7 @@ afterAll(async () => {
   await real.stop();
 });
 beforeEach(async () => {
+  lost = [];
   for (const name of ['commits', 'sessions', 'runs', 'questions']) await real.db.collection(name).deleteMany({});
 });
 
@@ -246,7 +248,7 @@ describe('rebuilding', () => {
     const head = log.at(-1)?.head;
     if (!row || !head) throw new Error('row expected');
     await real.db.collection<SessionRow>('sessions').updateOne({ _id: row._id }, { $set: { c: 2, title: 'old' } });
-    const [projection] = projectionsIn(real.db);
+    const [projection] = projectionsIn(real.db, (ahead) => lost.push(ahead));
     const wrong = await projection?.restore(row._id, async () => {
       await sessions.project({ ...head, c: 9, title: 'newer' });
       return head;
@@ -338,7 +340,7 @@ describe('rebuilding', () => {
 describe('sweeps over queue and logs', () => {
   const ports = () => ({
     store,
-    projections: projectionsIn(real.db),
+    projections: projectionsIn(real.db, (ahead) => lost.push(ahead)),
     sessions,
     runs: real.db.collection<RunRow>('runs'),
   });
@@ -371,6 +373,18 @@ describe('sweeps over queue and logs', () => {
     await real.db.collection('runs').updateMany({}, { $set: { changedAtMs: Date.now() - 25 * 3_600_000 } });
     await sweep();
     expect(await real.db.collection('runs').countDocuments({ sessionId: head.sessionId })).toBe(0);
+  });
+
+  it('tell of a row that is ahead of its log, before they put it right: commits were lost', async () => {
+    const log = await stored(asked);
+    const sessionId = log[0]?.sessionId ?? '';
+    const { sweep } = logSweep({ ...ports(), onHalfMade: async () => undefined });
+    expect([await sweep(), lost]).toEqual([0, []]);
+    await RAW().deleteOne({ _id: log[4]?._id ?? '' });
+    expect(await sweep()).toBeGreaterThan(0);
+    expect(lost).toContainEqual({ sessionId, row: sessionId, rowC: 5, logC: 4 });
+    lost = [];
+    expect([await sweep(), lost]).toEqual([0, []]);
   });
 
   it('find a session that no row points at, round after round', async () => {

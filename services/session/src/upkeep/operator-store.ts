@@ -5,7 +5,7 @@ import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { OperatorConfig } from '../config';
 import { SessionRepository } from '../effects/session.repository';
-import { rebuiltIn } from './projections';
+import { rebuiltIn, tellLost } from './projections';
 import { pages, rebuildAll, restoreSession, type RebuildPorts, type Rebuilt } from './rebuild';
 import { verifySession, type Verification } from './verify';
 
@@ -36,7 +36,7 @@ export class OperatorStore {
       store,
       sessions,
       blobs: new MongoBlobStore(db),
-      projections: rebuiltIn(db, store),
+      projections: rebuiltIn(db, store, tellLost(logger)),
     });
   }
 

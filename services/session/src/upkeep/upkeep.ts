@@ -12,7 +12,7 @@ import type { ForkRepository } from '../sessions/fork.repository';
 import type { ForkService } from '../sessions/fork.service';
 import type { TagRepository } from '../sessions/tag.repository';
 import { forkSweep } from './fork-sweep';
-import { projectionsIn } from './projections';
+import { projectionsIn, tellLost } from './projections';
 import { logSweep, queueSweep, runnerSweep } from './queue-sweeps';
 import { blobSweep } from './blob-sweep';
 import { tagSweep } from './tag-sweep';
@@ -58,7 +58,7 @@ export class Upkeep {
 
 function sweepsOf(ports: UpkeepPorts): Sweep[] {
   const { db, store, blobs, log, effects, sessions, runners, tags, forks, forkService: service } = ports;
-  const projections = projectionsIn(db);
+  const projections = projectionsIn(db, tellLost(ports.logger));
   const runs = db.collection<RunRow>('runs');
   return [
     effectsSweep({ store, effects, onLag: ports.onEffectsLag }),
