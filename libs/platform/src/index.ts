@@ -29,7 +29,7 @@ export { type ConnectionAge } from './grpc/channel';
 export { GrpcServer, type GrpcServerOptions, type ServeOptions } from './grpc/grpc-server';
 export { startGrpcApplication, type GrpcApplicationOptions } from './grpc/grpc-application';
 export { traceparentOf } from './grpc/call-context';
-export { grpcClient, type GrpcClientOptions } from './grpc/grpc-client';
+export { grpcClient, PINNED_NAME, type GrpcClientOptions } from './grpc/grpc-client';
 export {
   audienceOf,
   type CallContext,

@@ -1,3 +1,3 @@
 export { ToolExecutorConfig } from './config';
-export type { Isolation } from './sandbox/sandbox-driver';
+export type { Isolation } from './driver/sandbox-driver';
 export { startToolExecutor, type RunningToolExecutor } from './start-tool-executor';

@@ -49,15 +49,15 @@ export class SandboxMetrics implements SandboxObserver {
     });
   }
 
-  claimed(seconds: number): void {
-    this.claimDuration.observe({ class: SANDBOX_CLASS, path: 'cold' }, seconds);
+  claimed(seconds: number, path: 'warm' | 'cold'): void {
+    this.claimDuration.observe({ class: SANDBOX_CLASS, path }, seconds);
   }
 
   claimFailed(error: unknown): void {
     this.claimFailures.inc({ reason: isMargayError(error) ? error.reason : 'internal' });
   }
 
-  lost(): void {
-    this.lostSandboxes.inc({ cause: 'process_ended' });
+  lost(cause: string): void {
+    this.lostSandboxes.inc({ cause });
   }
 }

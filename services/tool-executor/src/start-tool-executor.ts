@@ -18,7 +18,7 @@ import { ExecutorGrpc } from './executor/executor.grpc';
 import { SandboxMetrics } from './metrics';
 import { openOutside } from './outside/open-outside';
 import { ProcessDriver } from './process-driver/process-driver';
-import type { Isolation } from './sandbox/sandbox-driver';
+import type { Isolation } from './driver/sandbox-driver';
 import { SandboxGrants } from './sandbox/sandbox-grants';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 
@@ -45,6 +45,7 @@ export async function startToolExecutor(
   const outside = await openOutside(config, logger);
   const registry = new SandboxRegistry({
     driver,
+    ledger: driver.ledger,
     grants: new SandboxGrants(keys),
     idleStopMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000,
     logger,

@@ -27,7 +27,12 @@ export interface GrpcClientOptions {
   /** Needed to send principals. */
   keys?: KeyRing;
   logger?: Logger;
+  /** Speaks TLS, with nobody but the holder of this certificate (PEM, made for the name `PINNED_NAME`). */
+  pinnedCertificate?: string;
 }
+
+/** The name in certificates that are pinned rather than issued. */
+export const PINNED_NAME = 'margay-sandbox';
 
 const UNARY_TIMEOUT_MS = 30_000;
 /** grpc-js calls of all kinds: cancellable emitters. */
@@ -46,7 +51,7 @@ export function grpcClient<D extends ServiceDefinition>(
   address: string,
   options: GrpcClientOptions = {},
 ): GrpcClient<D> {
-  const channel = new Client(address, credentials.createInsecure(), clientOptions);
+  const channel = openChannel(address, options.pinnedCertificate);
   const methods = Object.entries(definition.methods).map(([key, method]) => {
     return [key, clientMethod(new MethodCaller(channel, definition, method, options.keys), method)];
   });
@@ -54,6 +59,15 @@ export function grpcClient<D extends ServiceDefinition>(
     close: () => channel.close(),
     waitForReady: (timeoutMs: number) => waitForReady(channel, address, timeoutMs),
   }) as GrpcClient<D>;
+}
+
+function openChannel(address: string, pinnedCertificate: string | undefined): Client {
+  if (pinnedCertificate === undefined) return new Client(address, credentials.createInsecure(), clientOptions);
+  // As the only trusted root it is the only certificate that passes.
+  return new Client(address, credentials.createSsl(Buffer.from(pinnedCertificate)), {
+    ...clientOptions,
+    'grpc.ssl_target_name_override': PINNED_NAME,
+  });
 }
 
 function clientMethod(caller: MethodCaller, method: MethodDefinition): unknown {

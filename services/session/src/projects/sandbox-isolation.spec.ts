@@ -25,6 +25,7 @@ afterEach(() => {
 describe('how sandboxes are kept apart', () => {
   it.each([
     ['bwrap', undefined],
+    ['pod', undefined],
     ['uid', 'uid'],
     ['none', 'none'],
   ])('%s is said as %s', async (answer, said) => {

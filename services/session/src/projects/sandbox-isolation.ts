@@ -6,8 +6,8 @@ type Executor = Pick<GrpcClient<typeof executorPb.ExecutorDefinition>, 'listTool
 const ASK_EVERY_MS = 60_000;
 const RETRY_MS = 2_000;
 const ASK_TIMEOUT_MS = 2_000;
-/** The usual isolation: not worth a word. */
-const USUAL = 'bwrap';
+/** The usual isolations, and none told: not worth a word. */
+const USUAL = new Set(['bwrap', 'pod', '']);
 
 /** How sandboxes are kept apart here, as tool-executor says; asked in the background, so that nothing waits for it. */
 export class SandboxIsolation {
@@ -22,7 +22,7 @@ export class SandboxIsolation {
 
   /** What people are to know about the sandbox of a run; undefined where it is the usual one, or not known yet. */
   get unusual(): string | undefined {
-    return this.known === USUAL || this.known === '' ? undefined : this.known;
+    return this.known !== undefined && USUAL.has(this.known) ? undefined : this.known;
   }
 
   start(): void {

@@ -4,6 +4,7 @@ import type { executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/c
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
 import { ATTRIBUTE, faultPoint, iterateInSpan, type FaultPointName } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
+import type { Refusal } from '../driver/sandbox-driver';
 import { SANDBOX_CLASS } from '../metrics';
 import type { OutsideCalls } from '../outside/outside-calls';
 import type { Fence, LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
@@ -12,6 +13,8 @@ import type { Fence, LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-reg
 const ATTEMPTS = 3;
 /** A claim that takes longer shows itself. */
 const SHOW_WAITING_MS = 3_000;
+const SHOW_CHANGE_MS = 500;
+const STARTING: Refusal = { state: 'starting', reason: 'starting', message: 'The sandbox is being started.' };
 const CANCEL_GRACE_MS = 1_000;
 /** TERM, KILL and storing the result take this long beyond the grace at most. */
 const CANCEL_MARGIN_MS = 2_000;
@@ -107,13 +110,13 @@ export class ExecutorService {
     call: executorPb.CancelCallRequest,
     grant?: RunGrant,
   ): Promise<executorPb.CancelCallResponse> {
-    const sandbox = this.registry.find(tenantId, sessionId);
+    const sandbox = await this.registry.reach(tenantId, sessionId);
     if (!sandbox) return NOT_FOUND;
     const token = grant ? await this.registry.tokenFor(sandbox, grant) : await this.registry.ownerToken(sandbox);
     const graceMs = call.graceMs > 0 ? call.graceMs : CANCEL_GRACE_MS;
     const timeoutMs = graceMs + CANCEL_MARGIN_MS;
     try {
-      return await sandbox.client.cancelCall({ callId: call.callId, graceMs }, { grant: token, timeoutMs });
+      return await sandbox.connection.client.cancelCall({ callId: call.callId, graceMs }, { grant: token, timeoutMs });
     } catch (error) {
       if (!isSilence(error)) throw error;
       // A command can stop the daemon, which is of the same user; it does not outlive a cancel by that.
@@ -133,22 +136,22 @@ export class ExecutorService {
       this.registry.forsake(sandbox);
       return true;
     }
-    if (!OWNER_REFUSED.has(error.reason) || !this.registry.isCurrent(grant)) return false;
+    if (!OWNER_REFUSED.has(error.reason) || !(await this.registry.isCurrent(grant))) return false;
     await this.registry.replace(sandbox, { reason: error.reason, forget: 'journal' });
     return true;
   }
 
+  /** Says why it takes long, after a while and whenever that changes. */
   private async *obtain(grant: RunGrant): AsyncGenerator<executorPb.ExecuteResponse, LiveSandbox> {
     const claim = this.registry.obtain(grant);
     if (this.registry.find(grant.tenantId, grant.sessionId)) return claim;
-    const timer = new AbortController();
-    const slow = delay(SHOW_WAITING_MS, 'slow' as const, { signal: timer.signal });
-    slow.catch(() => undefined); // stopped below
-    try {
-      if ((await Promise.race([claim, slow])) === 'slow') yield waiting();
-      return await claim;
-    } finally {
-      timer.abort();
+    let shown: Refusal | undefined;
+    for (let waitMs = SHOW_WAITING_MS; ; waitMs = SHOW_CHANGE_MS) {
+      if (await isSettledWithin(claim, waitMs)) return claim;
+      const refusal = this.registry.refusalOf(grant.sessionId) ?? STARTING;
+      if (shown && sameText(shown, refusal)) continue;
+      shown = refusal;
+      yield waiting(refusal);
     }
   }
 
@@ -162,7 +165,7 @@ export class ExecutorService {
       const overdue = new AbortController();
       timer = setTimeout(() => overdue.abort(), request.timeoutMs + OVERDUE_MS);
       const signal = AbortSignal.any([attempt.signal, overdue.signal]);
-      const stream = sandbox.calls.execute(request, { grant: token, signal });
+      const stream = sandbox.connection.calls.execute(request, { grant: token, signal });
       for await (const { message } of untilOverdue(stream, overdue.signal)) {
         if (message?.$case === 'output') attempt.offset = message.value.offset + message.value.bytes.length;
         const point = message && POINTS[message.$case];
@@ -264,13 +267,28 @@ function parseArgs(argsJson: string): unknown {
   }
 }
 
-function waiting(): executorPb.ExecuteResponse {
-  return {
-    message: {
-      $case: 'waiting',
-      value: { state: 'starting', reason: 'starting', message: 'The sandbox is being started.' },
-    },
-  };
+async function isSettledWithin(claim: Promise<unknown>, waitMs: number): Promise<boolean> {
+  const timer = new AbortController();
+  const late = delay(waitMs, false, { signal: timer.signal });
+  late.catch(() => undefined); // stopped below
+  const settled = claim.then(
+    () => true,
+    () => true, // whoever takes the claim is told
+  );
+  try {
+    return await Promise.race([settled, late]);
+  } finally {
+    timer.abort();
+  }
+}
+
+function sameText(a: Refusal, b: Refusal): boolean {
+  return a.state === b.state && a.reason === b.reason && a.message === b.message && a.attempt === b.attempt;
+}
+
+function waiting({ state, reason, message, sandboxId, attempt }: Refusal): executorPb.ExecuteResponse {
+  const value = { state, reason, message, sandboxId: sandboxId ?? '', attempt: attempt ?? 0 };
+  return { message: { $case: 'waiting', value } };
 }
 
 function unavailable(cause: unknown): Error {

@@ -1,4 +1,4 @@
-import type { Isolation } from '../sandbox/sandbox-driver';
+import type { Isolation } from '../driver/sandbox-driver';
 import type { Mount } from './bubblewrap';
 import { INSIDE } from './launcher';
 import type { SandboxFolder } from './sandbox-folder';

@@ -4,7 +4,7 @@ import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { FailedPreconditionError } from '@margay/errors';
-import type { Isolation } from '../sandbox/sandbox-driver';
+import type { Isolation } from '../driver/sandbox-driver';
 import { INSIDE, Launcher } from './launcher';
 
 export interface DetectOptions {

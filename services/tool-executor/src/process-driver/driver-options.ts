@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import path from 'node:path';
 import { FailedPreconditionError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
-import type { Isolation } from '../sandbox/sandbox-driver';
+import type { Isolation } from '../driver/sandbox-driver';
 import { fileStamp } from './file-stamp';
 import { obstacleOf, reachableFile } from './reachable';
 

@@ -8,7 +8,7 @@ import type { Readable, Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
 import { killTree } from '@margay/toolbox';
-import type { Isolation } from '../sandbox/sandbox-driver';
+import type { Isolation } from '../driver/sandbox-driver';
 import {
   AGENT_HOME,
   bubblewrapArguments,

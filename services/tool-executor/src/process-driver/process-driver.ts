@@ -1,20 +1,22 @@
 import path from 'node:path';
+import { isLowerEpoch } from '../driver/epoch';
 import {
-  isLowerEpoch,
   SandboxDriver,
+  type Claim,
   type ClaimRequest,
-  type Epoch,
   type Isolation,
   type LostListener,
+  type PoolState,
   type ReleaseOptions,
   type SandboxEndpoint,
   type SandboxRef,
-} from '../sandbox/sandbox-driver';
+} from '../driver/sandbox-driver';
 import { Cgroups } from './cgroups';
 import { daemonEnvironment, hostPaths, INSIDE_PATHS, mountsOf } from './daemon-environment';
 import { cacheFolderOf, fingerprintOf, programOf, type ProcessDriverOptions } from './driver-options';
 import { detectIsolation, type Detected } from './detect-isolation';
 import { removeStages, type Launched } from './launcher';
+import { ProcessLedger } from './process-ledger';
 import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
 import { SandboxFolder, sandboxIdOf, shortName, type User } from './sandbox-folder';
 import { SandboxRecords, type SandboxRecord } from './sandbox-records';
@@ -29,6 +31,7 @@ const STOP_WAIT_MS = 3_000;
 
 /** Sandboxes as process trees of this machine (cluster §1.7). */
 export class ProcessDriver extends SandboxDriver {
+  readonly ledger: ProcessLedger;
   private readonly listeners = new Set<LostListener>();
   private readonly turns = new Turns();
   /** Sandboxes whose end is meant. */
@@ -48,6 +51,7 @@ export class ProcessDriver extends SandboxDriver {
     },
   ) {
     super();
+    this.ledger = new ProcessLedger(parts.records);
     this.workspaces = new Workspaces({ home: options.home, isRoot: parts.isRoot });
   }
 
@@ -75,23 +79,28 @@ export class ProcessDriver extends SandboxDriver {
     return this.parts.detected.warning;
   }
 
-  claim(request: ClaimRequest): Promise<SandboxRef> {
+  /** Sandboxes start within moments, so none waits for a session. */
+  async ensurePool(): Promise<PoolState> {
+    return { warm: 0, warming: 0, failing: 0 };
+  }
+
+  async claim(request: ClaimRequest): Promise<Claim> {
     const sandboxId = sandboxIdOf(request.sessionId);
-    return this.turns.take(sandboxId, () => this.start(sandboxId, request));
+    const ref = await this.turns.take(sandboxId, () => this.start(sandboxId, request));
+    return { ref, path: 'cold' };
   }
 
-  refOf(tenantId: string, sessionId: string): SandboxRef {
-    return { sandboxId: sandboxIdOf(sessionId), tenantId, sessionId };
+  resume(request: ClaimRequest): Promise<Claim> {
+    return this.claim(request);
   }
 
-  async hasWorkspace({ sandboxId }: SandboxRef): Promise<boolean> {
-    const record = this.parts.records.find(sandboxId);
-    return record?.folderId === undefined || record.folderId === (await folderId(record.folder));
+  async suspend(ref: SandboxRef, reason: string): Promise<{ snapshotId?: string }> {
+    await this.release(ref, { reason, forget: 'nothing' });
+    return {};
   }
 
   async endpoint({ sandboxId }: SandboxRef): Promise<SandboxEndpoint> {
-    const root = this.isolation === 'bwrap' ? INSIDE_PATHS.root : (this.parts.records.find(sandboxId)?.folder ?? '');
-    return { address: `unix:${path.join(this.parts.sockets.base, sandboxId, 'run', 's')}`, root };
+    return { address: `unix:${path.join(this.parts.sockets.base, sandboxId, 'run', 's')}`, audience: sandboxId };
   }
 
   release(ref: SandboxRef, { reason, forget }: ReleaseOptions): Promise<void> {
@@ -107,21 +116,6 @@ export class ProcessDriver extends SandboxDriver {
         this.options.logger.info({ sandboxId, sessionId, reason }, 'sandbox ended');
       })
       .finally(() => this.ending.delete(sandboxId));
-  }
-
-  survivors(): SandboxRef[] {
-    return this.parts.records.all().filter((record) => record.processes.length > 0);
-  }
-
-  highestEpoch(tenantId: string, sessionId: string): Epoch | undefined {
-    const record = this.parts.records.find(sandboxIdOf(sessionId));
-    return record?.tenantId === tenantId ? record : undefined;
-  }
-
-  async raiseEpoch(tenantId: string, sessionId: string, epoch: Epoch): Promise<void> {
-    const record = this.parts.records.find(sandboxIdOf(sessionId));
-    if (!record || record.tenantId !== tenantId || !isLowerEpoch(record, epoch)) return;
-    await this.parts.records.save({ ...record, ...epoch });
   }
 
   onLost(listener: LostListener): void {
@@ -241,7 +235,7 @@ export class ProcessDriver extends SandboxDriver {
     const isOurs = current?.processes.some(({ pid }) => pid === record.processes[0]?.pid) ?? false;
     if (this.ending.has(sandboxId) || !isOurs) return;
     this.options.logger.warn({ sandboxId, sessionId: record.sessionId, reason }, 'sandbox lost');
-    for (const listener of this.listeners) listener(record, reason);
+    for (const listener of this.listeners) listener(record, 'process_ended');
     await this.turns.take(sandboxId, async () => {
       const left = this.parts.records.find(sandboxId);
       if (left?.processes.some(({ pid }) => pid === record.processes[0]?.pid)) await this.end(left, 0);
@@ -285,7 +279,7 @@ export class ProcessDriver extends SandboxDriver {
 
   private async isUsable(record: SandboxRecord, workspace: Workspace): Promise<boolean> {
     if (record.processes.length === 0 || record.folder !== workspace.folder) return false;
-    if (!(await this.hasWorkspace(record))) return false;
+    if (!(await this.ledger.isUsable(record))) return false;
     return (await Promise.all(record.processes.map(isAlive))).every(Boolean);
   }
 

@@ -3,66 +3,90 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { sandboxdPb, type RunGrant } from '@margay/contracts';
 import { createLogger, generateKeys, GrpcServer, KeyRing } from '@margay/platform';
+import { isLowerEpoch, type Epoch } from '../driver/epoch';
 import {
-  isLowerEpoch,
   SandboxDriver,
+  type Claim,
   type ClaimRequest,
-  type Epoch,
   type LostListener,
   type ReleaseOptions,
   type SandboxRef,
-} from './sandbox-driver';
+} from '../driver/sandbox-driver';
+import { SandboxLedger } from '../driver/sandbox-ledger';
 import { SandboxGrants } from './sandbox-grants';
 import { SandboxRegistry } from './sandbox-registry';
 
-/** Sandboxes that only count what is asked of them, behind one real socket. */
-class FakeDriver extends SandboxDriver {
-  readonly isolation = 'none';
-  readonly claims: ClaimRequest[] = [];
-  readonly releases: ({ sessionId: string } & ReleaseOptions)[] = [];
+class FakeLedger extends SandboxLedger {
+  isShared = false;
   readonly epochs = new Map<string, Epoch>();
+  readonly touched: string[] = [];
   left: SandboxRef[] = [];
-  isWorkspaceGone = false;
-  private listener: LostListener = () => undefined;
+  isUnusable = false;
 
-  constructor(private readonly address: string) {
-    super();
-  }
-
-  async claim(request: ClaimRequest): Promise<SandboxRef> {
-    this.claims.push(request);
-    const { tenantId, sessionId } = request;
-    await this.raiseEpoch(tenantId, sessionId, request.minimum);
+  async find(tenantId: string, sessionId: string): Promise<SandboxRef> {
     return { sandboxId: 'sb1', tenantId, sessionId };
   }
 
-  refOf(tenantId: string, sessionId: string): SandboxRef {
-    return { sandboxId: 'sb1', tenantId, sessionId };
-  }
-
-  async hasWorkspace(): Promise<boolean> {
-    return !this.isWorkspaceGone;
-  }
-
-  async endpoint() {
-    return { address: this.address, root: '/workspace' };
-  }
-
-  async release({ sessionId }: SandboxRef, options: ReleaseOptions): Promise<void> {
-    this.releases.push({ sessionId, ...options });
+  async isUsable(): Promise<boolean> {
+    return !this.isUnusable;
   }
 
   survivors(): SandboxRef[] {
     return this.left;
   }
 
-  highestEpoch(_tenantId: string, sessionId: string): Epoch | undefined {
+  async highestEpoch(_tenantId: string, sessionId: string): Promise<Epoch | undefined> {
     return this.epochs.get(sessionId);
   }
 
   async raiseEpoch(_tenantId: string, sessionId: string, epoch: Epoch): Promise<void> {
     const known = this.epochs.get(sessionId);
     if (!known || isLowerEpoch(known, epoch)) this.epochs.set(sessionId, epoch);
+  }
+
+  async touch({ sessionId }: SandboxRef): Promise<void> {
+    this.touched.push(sessionId);
+  }
+}
+
+/** Sandboxes that only count what is asked of them, behind one real socket. */
+class FakeDriver extends SandboxDriver {
+  readonly isolation = 'none';
+  readonly claims: ClaimRequest[] = [];
+  readonly releases: ({ sessionId: string } & ReleaseOptions)[] = [];
+  readonly answers: Claim[] = [];
+  private listener: LostListener = () => undefined;
+
+  constructor(private readonly address: string) {
+    super();
+  }
+
+  async ensurePool() {
+    return { warm: 0, warming: 0, failing: 0 };
+  }
+
+  async claim(request: ClaimRequest): Promise<Claim> {
+    this.claims.push(request);
+    const { tenantId, sessionId } = request;
+    await ledger.raiseEpoch(tenantId, sessionId, request.minimum);
+    return this.answers.shift() ?? { ref: { sandboxId: 'sb1', tenantId, sessionId }, path: 'cold' };
+  }
+
+  resume(request: ClaimRequest): Promise<Claim> {
+    return this.claim(request);
+  }
+
+  async endpoint({ sandboxId }: SandboxRef) {
+    return { address: this.address, audience: sandboxId };
+  }
+
+  async suspend(ref: SandboxRef, reason: string) {
+    await this.release(ref, { reason, forget: 'nothing' });
+    return {};
+  }
+
+  async release({ sessionId }: SandboxRef, options: ReleaseOptions): Promise<void> {
+    this.releases.push({ sessionId, ...options });
   }
 
   onLost(listener: LostListener): void {
@@ -90,6 +114,7 @@ const grantOf = (more: Partial<RunGrant> = {}): RunGrant => ({
 let folder: string;
 let server: GrpcServer;
 let driver: FakeDriver;
+let ledger: FakeLedger;
 let registry: SandboxRegistry;
 let now: number;
 let fences: { epoch: number; kill: boolean; background: boolean; grantEpoch: number }[];
@@ -115,8 +140,10 @@ beforeEach(async () => {
   await server.start();
   now = 0;
   driver = new FakeDriver(listen);
+  ledger = new FakeLedger();
   registry = new SandboxRegistry({
     driver,
+    ledger,
     grants: new SandboxGrants(keys),
     idleStopMs: 900_000,
     logger,
@@ -135,7 +162,7 @@ describe('SandboxRegistry', () => {
     expect(first).toBe(second);
     expect(await registry.obtain(grantOf({ epoch: 2 }))).toBe(first);
     expect(driver.claims).toHaveLength(1);
-    expect(driver.epochs.get('s1')?.epoch).toBe(2);
+    expect(ledger.epochs.get('s1')?.epoch).toBe(2);
   });
 
   it('ends a sandbox 15 minutes after its last call, but none that is in use', async () => {
@@ -167,7 +194,7 @@ describe('SandboxRegistry', () => {
 
   it('claims again when the folder of its workspace has gone, but not under a running call', async () => {
     const sandbox = await registry.obtain(grantOf());
-    driver.isWorkspaceGone = true;
+    ledger.isUnusable = true;
     const end = registry.use(sandbox);
     expect(await registry.obtain(grantOf())).toBe(sandbox);
     end();
@@ -191,7 +218,7 @@ describe('SandboxRegistry', () => {
     await registry.fence('t1', 's1', { epoch: 4, kill: true, background: true });
     expect(fences).toEqual([{ epoch: 4, kill: true, background: true, grantEpoch: 4 }]);
     await registry.fence('t1', 's2', { epoch: 9, kill: false, background: false });
-    expect(driver.epochs.get('s2')?.epoch).toBe(9);
+    expect(ledger.epochs.get('s2')?.epoch).toBe(9);
   });
 
   it('does nothing for another tenant', async () => {
@@ -209,7 +236,7 @@ describe('SandboxRegistry', () => {
   });
 
   it('takes over what an earlier life left, and uses it for the next call', async () => {
-    driver.left = [{ sandboxId: 'sb1', tenantId: 't1', sessionId: 's1' }];
+    ledger.left = [{ sandboxId: 'sb1', tenantId: 't1', sessionId: 's1' }];
     await registry.adopt();
     expect(registry.find('t1', 's1')?.incarnation).toBe('i1');
     await registry.obtain(grantOf());
@@ -217,9 +244,64 @@ describe('SandboxRegistry', () => {
   });
 
   it('ends a left one that does not answer', async () => {
-    driver.left = [{ sandboxId: 'other', tenantId: 't1', sessionId: 's9' }];
+    ledger.left = [{ sandboxId: 'other', tenantId: 't1', sessionId: 's9' }];
     await registry.adopt();
     expect(driver.releases).toEqual([{ sessionId: 's9', forget: 'nothing', reason: 'unanswering' }]);
+  });
+});
+
+describe('a claim that is refused for the moment', () => {
+  const refusal = (more = {}) => ({
+    refusal: { state: 'starting', reason: 'quota' as const, message: 'exceeded quota', retryAfterMs: 1, ...more },
+  });
+
+  it('is made again until there is a sandbox, and says meanwhile what it waits for', async () => {
+    driver.answers.push(refusal(), refusal({ retryAfterMs: 60 }));
+    const claim = registry.obtain(grantOf());
+    while (driver.claims.length < 2) await new Promise((resolve) => setTimeout(resolve, 1));
+    expect(registry.refusalOf('s1')).toMatchObject({ reason: 'quota', message: 'exceeded quota' });
+    expect((await claim).ref.sandboxId).toBe('sb1');
+    expect(driver.claims).toHaveLength(3);
+    expect(registry.refusalOf('s1')).toBeUndefined();
+  });
+
+  it('fails where waiting does not help, and after ten minutes', async () => {
+    driver.answers.push({ refusal: { state: 'failed', reason: 'image_pull', message: 'no such image' } });
+    await expect(registry.obtain(grantOf())).rejects.toMatchObject({ reason: 'sandbox_unavailable' });
+    driver.answers.push(refusal({ retryAfterMs: 60 }), refusal());
+    const claim = registry.obtain(grantOf());
+    while (driver.claims.length < 2) await new Promise((resolve) => setTimeout(resolve, 1));
+    now += 600_001;
+    await expect(claim).rejects.toThrow(/exceeded quota/);
+  });
+
+  it('ends when a later owner comes', async () => {
+    driver.answers.push(...Array.from({ length: 50 }, () => refusal()));
+    const claim = registry.obtain(grantOf());
+    await ledger.raiseEpoch('t1', 's1', { generation: 0, epoch: 2 });
+    await expect(claim).rejects.toMatchObject({ reason: 'stale_epoch' });
+  });
+});
+
+describe('sandboxes that other replicas use, too', () => {
+  beforeEach(() => (ledger.isShared = true));
+
+  it('are reached by whoever must fence them, and outlive this process', async () => {
+    await registry.fence('t1', 's1', { epoch: 4, kill: true, background: false });
+    expect(fences).toEqual([{ epoch: 4, kill: true, background: false, grantEpoch: 4 }]);
+    await registry.close();
+    expect(driver.releases).toEqual([]);
+  });
+
+  it('are never ended for being idle here, and their use is recorded', async () => {
+    const end = registry.use(await registry.obtain(grantOf()));
+    await registry.sweep();
+    end();
+    expect(ledger.touched.length).toBeGreaterThanOrEqual(3);
+    now = 1_000_000;
+    await registry.sweep();
+    expect(driver.releases).toEqual([]);
+    expect(registry.find('t1', 's1')).toBeUndefined();
   });
 });
 

@@ -1,26 +1,26 @@
-import { sandboxdPb, type RunGrant } from '@margay/contracts';
-import { FailedPreconditionError, isMargayError } from '@margay/errors';
-import { CallStream } from '@margay/platform/calls';
-import { ATTRIBUTE, grpcClient, withSpan, type GrpcClient, type Logger } from '@margay/platform';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { RunGrant } from '@margay/contracts';
+import { FailedPreconditionError, isMargayError, UnavailableError } from '@margay/errors';
+import { ATTRIBUTE, withSpan, type Logger } from '@margay/platform';
 import { SANDBOX_CLASS } from '../metrics';
-import {
-  isLowerEpoch,
-  type ClaimRequest,
-  type Epoch,
-  type Isolation,
-  type ReleaseOptions,
-  type SandboxDriver,
-  type SandboxRef,
-} from './sandbox-driver';
+import { FIRST_EPOCH, isLowerEpoch, type Epoch } from '../driver/epoch';
+import type {
+  Claim,
+  ClaimRequest,
+  Isolation,
+  Refusal,
+  ReleaseOptions,
+  SandboxDriver,
+  SandboxEndpoint,
+  SandboxRef,
+} from '../driver/sandbox-driver';
+import type { SandboxLedger } from '../driver/sandbox-ledger';
+import { SandboxConnection } from './sandbox-connection';
 import type { SandboxGrants } from './sandbox-grants';
-
-type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
 
 export interface LiveSandbox {
   ref: SandboxRef;
-  client: SandboxdClient;
-  /** All calls into it share one stream. */
-  calls: CallStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
+  connection: SandboxConnection;
   incarnation: string;
   /** Equal for equal workspaces. */
   workspaceKey: string;
@@ -38,13 +38,14 @@ export interface Fence {
 
 /** Told of what happens to sandboxes, for metrics. */
 export interface SandboxObserver {
-  claimed(seconds: number): void;
+  claimed(seconds: number, path: 'warm' | 'cold'): void;
   claimFailed(error: unknown): void;
-  lost(): void;
+  lost(reason: string): void;
 }
 
 export interface SandboxRegistryOptions {
   driver: SandboxDriver;
+  ledger: SandboxLedger;
   grants: SandboxGrants;
   idleStopMs: number;
   logger: Logger;
@@ -54,7 +55,8 @@ export interface SandboxRegistryOptions {
 }
 
 const SHUTDOWN_GRACE_MS = 1_000;
-const HELLO_TIMEOUT_MS = 10_000;
+/** A sandbox that does not come for so long is given up. */
+const CLAIM_MS = 600_000;
 /** Sandboxes tried for one claim. */
 const CLAIMS = 3;
 
@@ -62,15 +64,18 @@ const CLAIMS = 3;
 export class SandboxRegistry {
   private readonly live = new Map<string, LiveSandbox>();
   private readonly claiming = new Map<string, Promise<LiveSandbox>>();
+  /** Why a claim under way has not come to its end. */
+  private readonly refusals = new Map<string, Refusal>();
   /** Ends under way; a claim for the same session waits for them. */
   private readonly ending = new Map<string, Promise<void>>();
   private readonly now: () => number;
+  private readonly closing = new AbortController();
 
   constructor(private readonly options: SandboxRegistryOptions) {
     this.now = options.now ?? (() => performance.now());
-    options.driver.onLost((ref) => {
-      options.observer?.lost();
-      this.drop(ref.sessionId);
+    options.driver.onLost((ref, reason) => {
+      options.observer?.lost(reason);
+      if (this.live.get(ref.sessionId)?.ref.sandboxId === ref.sandboxId) this.drop(ref.sessionId);
     });
   }
 
@@ -87,14 +92,17 @@ export class SandboxRegistry {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
-      if (known.activeCalls > 0 || (await this.options.driver.hasWorkspace(known.ref))) {
+      if (known.activeCalls > 0 || (await this.options.ledger.isUsable(known.ref))) {
         await this.noteEpoch(grant);
         return known;
       }
     }
     const running = this.claiming.get(sessionId);
     if (running) return running;
-    const claim = this.observedClaim(grant, known).finally(() => this.claiming.delete(sessionId));
+    const claim = this.observedClaim(grant, known).finally(() => {
+      this.claiming.delete(sessionId);
+      this.refusals.delete(sessionId);
+    });
     this.claiming.set(sessionId, claim);
     return claim;
   }
@@ -104,36 +112,50 @@ export class SandboxRegistry {
     return known?.ref.tenantId === tenantId ? known : undefined;
   }
 
+  /** What the claim for a session waits for; undefined while it goes ahead. */
+  refusalOf(sessionId: string): Refusal | undefined {
+    return this.refusals.get(sessionId);
+  }
+
+  /** The session's sandbox, also one that so far only other replicas have used. */
+  async reach(tenantId: string, sessionId: string): Promise<LiveSandbox | undefined> {
+    const known = this.find(tenantId, sessionId);
+    if (known || !this.options.ledger.isShared) return known;
+    const ref = await this.options.ledger.find(tenantId, sessionId);
+    if (!ref || !(await this.options.ledger.isUsable(ref))) return undefined;
+    const highest = await this.highestEpoch(tenantId, sessionId);
+    const sandbox = await this.connect(ref, await this.options.driver.endpoint(ref), highest);
+    this.live.set(sessionId, sandbox);
+    return sandbox;
+  }
+
   /** Forgets a sandbox that does not answer; the next call claims again. */
   forsake(sandbox: LiveSandbox): void {
     if (this.live.get(sandbox.ref.sessionId) === sandbox) this.drop(sandbox.ref.sessionId);
   }
 
   /** A token for one call of a run. */
-  tokenFor({ ref }: LiveSandbox, grant: RunGrant): Promise<string> {
+  tokenFor({ connection: { audience } }: LiveSandbox, grant: RunGrant): Promise<string> {
     const { tenantId, sessionId, runId, storeGeneration, epoch } = grant;
-    return this.options.grants.token({ sandboxId: ref.sandboxId, tenantId, sessionId, runId, storeGeneration, epoch });
+    return this.options.grants.token({ sandboxId: audience, tenantId, sessionId, runId, storeGeneration, epoch });
   }
 
   /** A token for what session asks on its own behalf, at the highest epoch known. */
-  ownerToken(sandbox: LiveSandbox): Promise<string> {
-    const { tenantId, sessionId } = sandbox.ref;
-    return this.adminToken(
-      sandbox,
-      this.options.driver.highestEpoch(tenantId, sessionId) ?? { generation: 0, epoch: 0 },
-    );
+  async ownerToken({ ref, connection }: LiveSandbox): Promise<string> {
+    const { tenantId, sessionId } = ref;
+    return this.adminToken(ref, connection.audience, await this.highestEpoch(tenantId, sessionId));
   }
 
   /** No call of a lower epoch starts afterwards; also remembered for a sandbox that does not run. */
   async fence(tenantId: string, sessionId: string, fence: Fence): Promise<void> {
-    const { driver } = this.options;
-    const generation = driver.highestEpoch(tenantId, sessionId)?.generation ?? 0;
-    await driver.raiseEpoch(tenantId, sessionId, { generation, epoch: fence.epoch });
+    const { generation } = await this.highestEpoch(tenantId, sessionId);
+    const epoch = { generation, epoch: fence.epoch };
+    await this.options.ledger.raiseEpoch(tenantId, sessionId, epoch);
     await this.claiming.get(sessionId)?.catch(() => undefined); // a failed claim has nothing to fence
-    const sandbox = this.find(tenantId, sessionId);
+    const sandbox = await this.reach(tenantId, sessionId);
     if (!sandbox) return;
-    const grant = await this.adminToken(sandbox, { generation, epoch: fence.epoch });
-    await sandbox.client.fence(fence, { grant });
+    const grant = await this.adminToken(sandbox.ref, sandbox.connection.audience, epoch);
+    await sandbox.connection.client.fence(fence, { grant });
   }
 
   /** Ends the session's sandbox and its journal; the workspace stays. */
@@ -145,7 +167,8 @@ export class SandboxRegistry {
     if (this.live.has(sessionId)) return;
     // One that ended before has left its files.
     await this.ending.get(sessionId);
-    await this.options.driver.release(this.options.driver.refOf(tenantId, sessionId), options);
+    const ref = await this.options.ledger.find(tenantId, sessionId);
+    if (ref) await this.options.driver.release(ref, options);
   }
 
   /** Ends a sandbox that does not do what it is asked, without asking; the next call claims again. */
@@ -157,41 +180,52 @@ export class SandboxRegistry {
   }
 
   /** Whether no later owner of the run is known, whatever the sandbox says. */
-  isCurrent(grant: RunGrant): boolean {
+  isCurrent(grant: RunGrant): Promise<boolean> {
     return this.isHighest(grant.tenantId, grant.sessionId, epochOf(grant));
   }
 
   /** Sandboxes that survived an earlier life of this process; they are used, or end when idle. */
   async adopt(): Promise<void> {
-    for (const ref of this.options.driver.survivors()) {
+    const { driver, ledger, logger } = this.options;
+    for (const ref of ledger.survivors()) {
       try {
-        const epoch = this.options.driver.highestEpoch(ref.tenantId, ref.sessionId) ?? { generation: 0, epoch: 0 };
-        this.live.set(ref.sessionId, await this.connect(ref, epoch, ''));
+        const highest = await this.highestEpoch(ref.tenantId, ref.sessionId);
+        this.live.set(ref.sessionId, await this.connect(ref, await driver.endpoint(ref), highest));
       } catch (error) {
-        this.options.logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a left sandbox does not answer, ending it');
-        await this.options.driver.release(ref, { reason: 'unanswering', forget: 'nothing' });
+        logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a left sandbox does not answer, ending it');
+        await driver.release(ref, { reason: 'unanswering', forget: 'nothing' });
       }
     }
   }
 
-  /** Ends what nobody has used for the idle time. */
+  /** Ends what nobody has used for the idle time; of what others may use only the connection ends. */
   async sweep(): Promise<void> {
     const due = this.now() - this.options.idleStopMs;
-    const idle = [...this.live.values()].filter((sandbox) => sandbox.activeCalls === 0 && sandbox.lastUsedAt <= due);
-    await Promise.all(idle.map((sandbox) => this.end(sandbox, { reason: 'idle', forget: 'nothing' })));
+    const all = [...this.live.values()];
+    const idle = all.filter((sandbox) => sandbox.activeCalls === 0 && sandbox.lastUsedAt <= due);
+    if (!this.options.ledger.isShared) {
+      await Promise.all(idle.map((sandbox) => this.end(sandbox, { reason: 'idle', forget: 'nothing' })));
+      return;
+    }
+    for (const { ref } of idle) this.drop(ref.sessionId);
+    const used = all.filter(({ activeCalls }) => activeCalls > 0);
+    await Promise.all(used.map(({ ref }) => this.options.ledger.touch(ref)));
   }
 
   /** Counts a call; call the result when it is over. */
   use(sandbox: LiveSandbox): () => void {
     sandbox.activeCalls += 1;
+    this.touch(sandbox);
     return () => {
       sandbox.activeCalls -= 1;
-      sandbox.lastUsedAt = this.now();
+      this.touch(sandbox);
     };
   }
 
   async close(): Promise<void> {
+    this.closing.abort();
     await Promise.allSettled(this.claiming.values());
+    if (this.options.ledger.isShared) return [...this.live.keys()].forEach((sessionId) => this.drop(sessionId));
     await Promise.all(
       [...this.live.values()].map((sandbox) => this.end(sandbox, { reason: 'shutdown', forget: 'nothing' })),
     );
@@ -205,8 +239,8 @@ export class SandboxRegistry {
       [ATTRIBUTE.sandboxClass]: SANDBOX_CLASS,
     };
     try {
-      const sandbox = await withSpan('sandbox.claim', attributes, () => this.claim(grant, previous));
-      this.options.observer?.claimed((performance.now() - startedAt) / 1_000);
+      const { sandbox, path } = await withSpan('sandbox.claim', attributes, () => this.claim(grant, previous));
+      this.options.observer?.claimed((performance.now() - startedAt) / 1_000, path);
       return sandbox;
     } catch (error) {
       this.options.observer?.claimFailed(error);
@@ -214,34 +248,47 @@ export class SandboxRegistry {
     }
   }
 
-  private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
+  private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<Claimed> {
     const { tenantId, sessionId, workspace } = grant;
-    if (!this.isCurrent(grant)) throw new FailedPreconditionError('stale_epoch', 'Another process owns the run now.');
-    if (previous && previous.workspaceKey !== '')
+    if (!(await this.isCurrent(grant))) throw staleEpoch();
+    if (previous && this.isOutOfPlace(previous, grant))
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
     else if (previous) this.drop(sessionId);
     await this.ending.get(sessionId);
     const startedAt = performance.now();
-    const request = { tenantId, sessionId, workspace, minimum: epochOf(grant) };
-    const sandbox = await this.claimAnswering(request, keyOf(grant));
-    const { ref } = sandbox;
+    const claimed = await this.claimAnswering({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
+    const { ref } = claimed.sandbox;
+    claimed.sandbox.workspaceKey = keyOf(grant);
     await this.noteEpoch(grant);
-    this.live.set(sessionId, sandbox);
+    this.live.set(sessionId, claimed.sandbox);
     const durationMs = Math.round(performance.now() - startedAt);
     this.options.logger.info({ sandboxId: ref.sandboxId, sessionId, durationMs }, 'sandbox ready');
-    return sandbox;
+    return claimed;
+  }
+
+  /** Whether it runs on another workspace, or on a folder that has gone. One that others use may just have been lost. */
+  private isOutOfPlace({ workspaceKey }: LiveSandbox, grant: RunGrant): boolean {
+    if (workspaceKey === '') return false;
+    return !this.options.ledger.isShared || workspaceKey !== keyOf(grant);
   }
 
   /** A sandbox may be dying, then damaged, when it is claimed; one that does not answer is ended and replaced. */
-  private async claimAnswering(request: ClaimRequest, workspaceKey: string): Promise<LiveSandbox> {
+  private async claimAnswering(request: Omit<ClaimRequest, 'greet'>): Promise<Claimed> {
     const { driver, logger } = this.options;
     for (let left = CLAIMS; ; left -= 1) {
-      const ref = await driver.claim(request);
+      let greeted: LiveSandbox | undefined;
+      const greet: ClaimRequest['greet'] = async (to, endpoint) => {
+        greeted?.connection.close();
+        greeted = await this.connect(to, endpoint, request.minimum);
+        return greeted.connection;
+      };
+      const { ref, path } = await this.untilClaimed({ ...request, greet });
       try {
-        return await this.connect(ref, request.minimum, workspaceKey);
+        const known = greeted?.ref.sandboxId === ref.sandboxId ? greeted : undefined;
+        return { sandbox: known ?? (await this.connect(ref, await driver.endpoint(ref), request.minimum)), path };
       } catch (error) {
         // A later owner came meanwhile: it is theirs.
-        if (!this.isHighest(ref.tenantId, ref.sessionId, request.minimum)) throw error;
+        if (!(await this.isHighest(ref.tenantId, ref.sessionId, request.minimum))) throw error;
         logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, ending it');
         // What refuses its own session has been tampered with.
         const isDamaged = isMargayError(error) && error.code !== 'UNAVAILABLE' && error.code !== 'DEADLINE_EXCEEDED';
@@ -251,22 +298,39 @@ export class SandboxRegistry {
     }
   }
 
-  private isHighest(tenantId: string, sessionId: string, epoch: Epoch): boolean {
-    const known = this.options.driver.highestEpoch(tenantId, sessionId);
+  /** Asks again while it is refused for the moment, for ten minutes at most. */
+  private async untilClaimed(request: ClaimRequest): Promise<Extract<Claim, { ref: SandboxRef }>> {
+    const since = this.now();
+    for (;;) {
+      const claim = await this.options.driver.claim(request);
+      if ('ref' in claim) return claim;
+      const { refusal } = claim;
+      if (!(await this.isHighest(request.tenantId, request.sessionId, request.minimum))) throw staleEpoch();
+      this.refusals.set(request.sessionId, refusal);
+      if (refusal.retryAfterMs === undefined || this.now() - since > CLAIM_MS) throw unavailable(refusal);
+      const { signal } = this.closing;
+      await delay(refusal.retryAfterMs, undefined, { signal }).catch((): never => {
+        throw new UnavailableError('executor_closing', 'tool-executor is shutting down; another replica goes on.');
+      });
+    }
+  }
+
+  private async isHighest(tenantId: string, sessionId: string, epoch: Epoch): Promise<boolean> {
+    const known = await this.options.ledger.highestEpoch(tenantId, sessionId);
     return !known || !isLowerEpoch(epoch, known);
   }
 
-  private async connect(ref: SandboxRef, epoch: Epoch, workspaceKey: string): Promise<LiveSandbox> {
-    const { address } = await this.options.driver.endpoint(ref);
-    const client = grpcClient(sandboxdPb.SandboxdDefinition, address);
-    const calls = new CallStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>(() => client.calls());
-    const sandbox = { ref, client, calls, incarnation: '', workspaceKey, activeCalls: 0, lastUsedAt: this.now() };
+  private async highestEpoch(tenantId: string, sessionId: string): Promise<Epoch> {
+    return (await this.options.ledger.highestEpoch(tenantId, sessionId)) ?? FIRST_EPOCH;
+  }
+
+  private async connect(ref: SandboxRef, endpoint: SandboxEndpoint, epoch: Epoch): Promise<LiveSandbox> {
+    const connection = await SandboxConnection.open(endpoint);
     try {
-      const grant = await this.adminToken(sandbox, epoch);
-      const { incarnation } = await client.hello({ workspaceId: '' }, { grant, timeoutMs: HELLO_TIMEOUT_MS });
-      return { ...sandbox, incarnation };
+      const incarnation = await connection.hello(await this.adminToken(ref, endpoint.audience, epoch));
+      return { ref, connection, incarnation, workspaceKey: '', activeCalls: 0, lastUsedAt: this.now() };
     } catch (error) {
-      client.close();
+      connection.close();
       throw error;
     }
   }
@@ -280,41 +344,54 @@ export class SandboxRegistry {
   }
 
   private async shutDown(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
-    const { ref, client } = sandbox;
+    const { ref, connection } = sandbox;
     const grant = await this.ownerToken(sandbox);
-    const asked = client.shutdown({ graceMs: SHUTDOWN_GRACE_MS }, { grant, timeoutMs: SHUTDOWN_GRACE_MS });
+    const asked = connection.client.shutdown({ graceMs: SHUTDOWN_GRACE_MS }, { grant, timeoutMs: SHUTDOWN_GRACE_MS });
     // One that does not answer is ended by the driver all the same.
     await asked.catch((error: unknown) => this.options.logger.debug({ err: error }, 'shutdown was not answered'));
-    await this.options.driver.release(ref, options);
-    sandbox.calls.close();
-    client.close();
+    if (options.reason === 'idle') await this.options.driver.suspend(ref, options.reason);
+    else await this.options.driver.release(ref, options);
+    connection.close();
   }
 
   private drop(sessionId: string): void {
     const sandbox = this.live.get(sessionId);
     this.live.delete(sessionId);
-    sandbox?.calls.close();
-    sandbox?.client.close();
+    sandbox?.connection.close();
   }
 
-  private adminToken({ ref }: Pick<LiveSandbox, 'ref'>, epoch: Epoch): Promise<string> {
-    const { sandboxId, tenantId, sessionId } = ref;
-    return this.options.grants.token({
-      sandboxId,
-      tenantId,
-      sessionId,
-      storeGeneration: epoch.generation,
-      epoch: epoch.epoch,
-    });
+  private touch(sandbox: LiveSandbox): void {
+    sandbox.lastUsedAt = this.now();
+    const { ref } = sandbox;
+    this.options.ledger
+      .touch(ref)
+      .catch((error: unknown) =>
+        this.options.logger.warn({ sandboxId: ref.sandboxId, err: error }, 'use not recorded'),
+      );
+  }
+
+  private adminToken({ tenantId, sessionId }: SandboxRef, audience: string, at: Epoch): Promise<string> {
+    const { generation: storeGeneration, epoch } = at;
+    return this.options.grants.token({ sandboxId: audience, tenantId, sessionId, storeGeneration, epoch });
   }
 
   /** The record outlives the sandbox, so its next incarnation starts with the highest epoch ever seen. */
-  private async noteEpoch(grant: RunGrant): Promise<void> {
-    const { driver } = this.options;
-    const known = driver.highestEpoch(grant.tenantId, grant.sessionId);
-    if (known && !isLowerEpoch(known, epochOf(grant))) return;
-    await driver.raiseEpoch(grant.tenantId, grant.sessionId, epochOf(grant));
+  private noteEpoch(grant: RunGrant): Promise<void> {
+    return this.options.ledger.raiseEpoch(grant.tenantId, grant.sessionId, epochOf(grant));
   }
+}
+
+interface Claimed {
+  sandbox: LiveSandbox;
+  path: 'warm' | 'cold';
+}
+
+function staleEpoch(): Error {
+  return new FailedPreconditionError('stale_epoch', 'Another process owns the run now.');
+}
+
+function unavailable({ reason, message }: Refusal): Error {
+  return new UnavailableError('sandbox_unavailable', `There is no sandbox (${reason}): ${message} Nothing was run.`);
 }
 
 const epochOf = (grant: RunGrant): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });

@@ -85,6 +85,10 @@ export interface ExecuteWaiting {
   state: string;
   reason: string;
   message: string;
+  /** Empty while there is none. */
+  sandboxId: string;
+  /** How often it has been tried; 0 = not counted. */
+  attempt: number;
 }
 
 export interface CancelCallRequest {
@@ -1210,7 +1214,7 @@ export const ExecuteWrongIncarnation: MessageFns<ExecuteWrongIncarnation> = {
 };
 
 function createBaseExecuteWaiting(): ExecuteWaiting {
-  return { state: "", reason: "", message: "" };
+  return { state: "", reason: "", message: "", sandboxId: "", attempt: 0 };
 }
 
 export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
@@ -1223,6 +1227,12 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
     }
     if (message.message !== "") {
       writer.uint32(26).string(message.message);
+    }
+    if (message.sandboxId !== "") {
+      writer.uint32(34).string(message.sandboxId);
+    }
+    if (message.attempt !== 0) {
+      writer.uint32(40).uint32(message.attempt);
     }
     return writer;
   },
@@ -1264,6 +1274,22 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
             message.message = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.sandboxId = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.attempt = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1281,6 +1307,12 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
       state: isSet(object.state) ? globalThis.String(object.state) : "",
       reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
       message: isSet(object.message) ? globalThis.String(object.message) : "",
+      sandboxId: isSet(object.sandboxId)
+        ? globalThis.String(object.sandboxId)
+        : isSet(object.sandbox_id)
+        ? globalThis.String(object.sandbox_id)
+        : "",
+      attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
     };
   },
 
@@ -1295,6 +1327,12 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
     if (message.message !== "") {
       obj.message = message.message;
     }
+    if (message.sandboxId !== "") {
+      obj.sandboxId = message.sandboxId;
+    }
+    if (message.attempt !== 0) {
+      obj.attempt = Math.round(message.attempt);
+    }
     return obj;
   },
 
@@ -1306,6 +1344,8 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
     message.state = object.state ?? "";
     message.reason = object.reason ?? "";
     message.message = object.message ?? "";
+    message.sandboxId = object.sandboxId ?? "";
+    message.attempt = object.attempt ?? 0;
     return message;
   },
 };

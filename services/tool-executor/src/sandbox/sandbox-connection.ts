@@ -1,0 +1,42 @@
+import { sandboxdPb } from '@margay/contracts';
+import { grpcClient, type GrpcClient } from '@margay/platform';
+import { CallStream } from '@margay/platform/calls';
+import type { SandboxEndpoint } from '../driver/sandbox-driver';
+import { pinnedCertificate } from './pinned-certificate';
+
+type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
+
+const HELLO_TIMEOUT_MS = 10_000;
+
+/** A way into one sandbox. */
+export class SandboxConnection {
+  /** All calls share one stream. */
+  readonly calls: CallStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
+
+  private constructor(
+    readonly client: SandboxdClient,
+    readonly audience: string,
+    /** Empty on a Unix socket. */
+    readonly tlsFingerprint: string,
+  ) {
+    this.calls = new CallStream(() => client.calls());
+  }
+
+  /** Nothing has been asked of it yet. */
+  static async open({ address, audience, tls }: SandboxEndpoint): Promise<SandboxConnection> {
+    if (!tls) return new SandboxConnection(grpcClient(sandboxdPb.SandboxdDefinition, address), audience, '');
+    const { pem, fingerprint } = await pinnedCertificate(address, tls.fingerprint);
+    const client = grpcClient(sandboxdPb.SandboxdDefinition, address, { pinnedCertificate: pem });
+    return new SandboxConnection(client, audience, fingerprint);
+  }
+
+  /** Binds the sandbox to the session of the grant. @returns what tells this life of it from others */
+  async hello(grant: string, workspaceId = ''): Promise<string> {
+    return (await this.client.hello({ workspaceId }, { grant, timeoutMs: HELLO_TIMEOUT_MS })).incarnation;
+  }
+
+  close(): void {
+    this.calls.close();
+    this.client.close();
+  }
+}
