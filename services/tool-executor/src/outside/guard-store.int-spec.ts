@@ -157,6 +157,19 @@ describe('MongoGuardStore', () => {
     expect(await store.find('old')).toBeUndefined();
   });
 
+  it('keeps effects as long as an installation may be switched off, and what may be repeated for a week', async () => {
+    const store = await connect();
+    for (const effect of ['pure', 'keyed', 'unkeyed'] as const) await store.insert(callOf(effect, { effect }), 'p1');
+    const left = async (days: number): Promise<string[]> => {
+      await store.expire(new Date(Date.now() + days * 24 * 3_600_000));
+      const rows = await Promise.all(['pure', 'keyed', 'unkeyed'].map((callId) => store.find(callId)));
+      return rows.flatMap((row) => row?.effect ?? []);
+    };
+    expect(await left(6)).toEqual(['pure', 'keyed', 'unkeyed']);
+    expect(await left(80)).toEqual(['keyed', 'unkeyed']);
+    expect(await left(91)).toEqual([]);
+  });
+
   it('says that the store is away in words of its own', async () => {
     const store = await connect();
     await connections.at(-1)?.close();

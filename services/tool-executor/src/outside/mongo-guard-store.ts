@@ -1,5 +1,5 @@
 import type { Collection, Filter } from 'mongodb';
-import { UnavailableError } from '@margay/errors';
+import { isDuplicateKey, translateStoreError } from '@margay/platform';
 import { GuardStore, type GuardedCall, type GuardRow, type Seen, type StoredResult } from './guard-store';
 
 type GuardDocument = Omit<GuardRow, 'callId'> & {
@@ -16,9 +16,14 @@ interface RankDocument {
   expiresAt: Date;
 }
 
-/** No run waits longer for somebody to ask again for one of its calls. */
-const KEPT_MS = 7 * 24 * 3_600_000;
-const DUPLICATE_KEY = 11_000;
+const DAY_MS = 24 * 3_600_000;
+/** No run waits longer for somebody to ask again for one of its calls, which may be repeated without harm. */
+const KEPT_MS = 7 * DAY_MS;
+/**
+ * An effect without its row would be made again: a run that was in the middle of one when everything was switched off goes
+ * on whenever that is switched on. The keys of services last for days only.
+ */
+const EFFECT_KEPT_MS = 90 * DAY_MS;
 
 /** The collections `toolCalls` and `outsideEpochs`. */
 export class MongoGuardStore extends GuardStore {
@@ -40,11 +45,12 @@ export class MongoGuardStore extends GuardStore {
   async insert({ callId, ...call }: GuardedCall, process: string): Promise<boolean> {
     const first = { state: 'sent', process, beat: 0, isCancelled: false } as const;
     try {
-      await this.calls.insertOne({ _id: callId, ...call, ...first, at: new Date(), expiresAt: expiry() });
+      const expiresAt = expiry(call.effect === 'pure' ? KEPT_MS : EFFECT_KEPT_MS);
+      await this.calls.insertOne({ _id: callId, ...call, ...first, at: new Date(), expiresAt });
       return true;
     } catch (error) {
       if (isDuplicateKey(error)) return false;
-      throw translated(error);
+      throw translateStoreError(error);
     }
   }
 
@@ -90,7 +96,7 @@ export class MongoGuardStore extends GuardStore {
   }
 
   async raise(tenantId: string, sessionId: string, rank: number): Promise<number> {
-    const change = { $max: { rank }, $set: { expiresAt: expiry() }, $setOnInsert: { tenantId } };
+    const change = { $max: { rank }, $set: { expiresAt: expiry(EFFECT_KEPT_MS) }, $setOnInsert: { tenantId } };
     const options = { upsert: true, returnDocument: 'after' } as const;
     for (;;) {
       try {
@@ -98,13 +104,12 @@ export class MongoGuardStore extends GuardStore {
         return row?.rank ?? rank;
       } catch (error) {
         // Of two first ones at once the loser finds the winner's row.
-        if (!isDuplicateKey(error)) throw translated(error);
+        if (!isDuplicateKey(error)) throw translateStoreError(error);
       }
     }
   }
 
-  async expire(): Promise<void> {
-    const now = new Date();
+  async expire(now = new Date()): Promise<void> {
     await this.calls.deleteMany({ expiresAt: { $lt: now } }).catch(rethrow);
     await this.ranks.deleteMany({ expiresAt: { $lt: now } }).catch(rethrow);
   }
@@ -120,17 +125,8 @@ function rowOf({ _id, at: _at, expiresAt: _expiresAt, ...row }: GuardDocument): 
   return { callId: _id, ...row };
 }
 
-const expiry = (): Date => new Date(Date.now() + KEPT_MS);
-
-function isDuplicateKey(error: unknown): boolean {
-  return (error as { code?: unknown } | null)?.code === DUPLICATE_KEY;
-}
+const expiry = (keptMs: number): Date => new Date(Date.now() + keptMs);
 
 function rethrow(error: unknown): never {
-  throw translated(error);
-}
-
-function translated(cause: unknown): unknown {
-  if (!(cause instanceof Error) || !cause.name.startsWith('Mongo')) return cause;
-  return new UnavailableError('store_unavailable', 'The document store did not answer; try again.', { cause });
+  throw translateStoreError(error);
 }
