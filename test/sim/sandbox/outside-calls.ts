@@ -18,9 +18,15 @@ export class OutsideCalls {
   ) {}
 
   execute(call: ToolCall): Promise<ExecutorAnswer> {
-    const known = this.mine.get(call.callId) ?? this.guarded(call);
-    this.mine.set(call.callId, known);
-    return known;
+    const known = this.mine.get(call.callId);
+    if (known) return known;
+    const made = this.guarded(call).then((answer) => {
+      // Refused for its owner, not for those to come.
+      if (answer.kind === 'stale') this.mine.delete(call.callId);
+      return answer;
+    });
+    this.mine.set(call.callId, made);
+    return made;
   }
 
   private async guarded(call: ToolCall): Promise<ExecutorAnswer> {
