@@ -62,6 +62,24 @@ it('counts each loss by itself, also of an owner that had said nothing', () => {
   ]);
 });
 
+it('blames no pause that was over, and no partition from others than sessions', () => {
+  const commits = [...start, commit(30, `takeover.${RUN}.2`, queued), commit(31, `claim.${RUN}.3.b`, drivenBy('b'))];
+  const stop: Strike = { ...kill(5, 'a'), fault: { kind: 'stop', target: 'agent-runner', pauseMs: 0, durationMs: 0 } };
+  const cut = {
+    kind: 'partition',
+    target: 'agent-runner',
+    peer: 'model',
+    silent: false,
+    pauseMs: 0,
+    durationMs: 0,
+  } as const;
+  const strikes = [stop, { ...kill(29, 'a'), fault: cut }];
+  expect(takeoversOf(commits, { strikes, noticedAt: new Map() })[0]?.strike).toBeUndefined();
+  expect(
+    takeoversOf(commits, { strikes: [{ ...stop, endedAt: 29_000 }], noticedAt: new Map() })[0]?.strike,
+  ).toBeDefined();
+});
+
 it('sees no change of hands where a run ends or is accepted', () => {
   const commits = [...start, commit(4, `${RUN}.2.2`, null), commit(5, 'asked', { ...queued, id: 's:r2' })];
   expect(takeoversOf(commits, { strikes: [], noticedAt: new Map() })).toEqual([]);

@@ -32,6 +32,8 @@ export interface Facts {
 
 /** Faults that slow no takeover down. */
 const HARMLESS = new Set<Fault['kind']>(['broker-wipe', 'sandbox-kill']);
+/** What a pause has broken shows within this time. */
+const AFTERMATH_MS = 5_000;
 /** A clock that was ahead has left times that others still have to pass. */
 const SKEW_AFTERMATH_MS = 35_000;
 
@@ -64,7 +66,7 @@ function describeTakeover(
   claimedAt: number,
   facts: Facts,
 ): Takeover {
-  const strike = facts.strikes.findLast(({ instance, startedAt }) => instance === owner && startedAt <= queuedAt);
+  const strike = facts.strikes.findLast((struck) => struck.instance === owner && isCause(struck, queuedAt));
   const noticedAt = facts.noticedAt.get(owner)?.find((at) => at >= (strike?.startedAt ?? 0));
   return {
     runId,
@@ -74,6 +76,12 @@ function describeTakeover(
     ...(strike && { strike }),
     ...(noticedAt !== undefined && { noticedAt }),
   };
+}
+
+/** A pause or a partition that is over has cost its owner nothing any more; other peers than sessions take no run away. */
+function isCause({ fault, startedAt, endedAt }: Strike, queuedAt: number): boolean {
+  if (startedAt > queuedAt || (fault.kind === 'partition' && fault.peer !== 'session')) return false;
+  return fault.kind === 'kill' || fault.kind === 'terminate' || queuedAt <= endedAt + AFTERMATH_MS;
 }
 
 function besideOf({ strike, queuedAt, claimedAt, firstWordAt }: Takeover, { strikes }: Facts): Strike[] {
