@@ -89,6 +89,8 @@ async function play(world: FaultWorld, { logs, ...options }: Played): Promise<Ro
   const startedMs = performance.now();
   const seconds = (): string => ((performance.now() - startedMs) / 1_000).toFixed(1);
   const progress = (line: string): void => void process.stderr.write(`${seconds()} s: ${line}\n`);
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.once(signal, () => void world.stop().finally(() => process.exit(130)));
   try {
     await world.start();
     world.margay.script(faultScript);
