@@ -4,6 +4,8 @@ import { isDuplicateKey } from '@margay/platform';
 
 /** A fork that is not a session yet has so long to become one. */
 export const ORPHAN_AFTER_MS = 3_600_000;
+/** An orphan that could not be settled is looked at again after so long. */
+const RETRY_AFTER_MS = 600_000;
 /** What a process that was stopped for long may still write behind the removal is removed then. */
 const AGAIN_AFTER_MS = 24 * ORPHAN_AFTER_MS;
 
@@ -66,6 +68,11 @@ export class ForkRepository {
       .sort({ dueAt: 1 })
       .limit(limit)
       .toArray();
+  }
+
+  /** Looked at again later. */
+  async postpone(sessionId: string, nowMs: number): Promise<void> {
+    await this.rows.updateOne({ _id: sessionId }, { $set: { dueAt: new Date(nowMs + RETRY_AFTER_MS) } });
   }
 
   /** Nobody may finish it. */

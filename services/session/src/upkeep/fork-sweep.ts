@@ -22,7 +22,11 @@ export function forkSweep(ports: ForkSweepPorts): Sweep {
     everyMs: EVERY_MS,
     async sweep() {
       const orphans = await ports.forks.orphans(Date.now(), BATCH);
-      await eachOf(orphans, (row) => settleFork(ports, row));
+      await eachOf(orphans, async (row) => {
+        // What can't be settled now makes way for others.
+        await ports.forks.postpone(row._id, Date.now());
+        await settleFork(ports, row);
+      });
       return orphans.length;
     },
   };

@@ -9,7 +9,7 @@ import { ForkRepository, type ForkRow } from '../sessions/fork.repository';
 import { TagRepository, type TagRow } from '../sessions/tag.repository';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
-import { settleFork } from './fork-sweep';
+import { forkSweep, settleFork } from './fork-sweep';
 import { blobSweep } from './blob-sweep';
 import { tagSweep } from './tag-sweep';
 
@@ -251,6 +251,17 @@ describe('the collector of forks', () => {
     expect(completed).toEqual([documents.at(-1)?._id]);
   });
 
+  it('is not held up by forks that can’t be settled: they are looked at again later', async () => {
+    const { plan, documents } = await begun();
+    for (const document of documents) await store.insert(document);
+    const db = await harness.db();
+    await db.collection<ForkRow>('forks').updateOne({ _id: plan.sessionId }, { $set: { dueAt: new Date(0) } });
+    const service = { complete: () => Promise.reject(new Error('not now')) };
+    await expect(forkSweep({ ...ports(), service }).sweep()).rejects.toThrow('not now');
+    expect((await forks.orphans(Date.now(), 50)).map(({ _id }) => _id)).not.toContain(plan.sessionId);
+    expect((await forks.orphans(Date.now() + 600_001, 50)).map(({ _id }) => _id)).toContain(plan.sessionId);
+  });
+
   it('leaves a session alone that became visible just before', async () => {
     const { plan, row, documents } = await begun();
     await store.insert(documents[0] as CommitDocument);
@@ -291,6 +302,16 @@ describe('the sweep over tags', () => {
     expect(await sweep()).toBe(1);
     expect(submitted).toEqual(['create half']);
     expect((await rowOf('half'))?.checkAt).toBeUndefined();
+  });
+
+  it('is not held up by a tag that can’t be repaired', async () => {
+    await tags.reserve('default', 'stuck', '5'.repeat(32), createCommand({ commitId: 'create stuck', tag: 'stuck' }));
+    const stuck = jest.spyOn(logPort, 'submit').mockRejectedValueOnce(new Error('not now'));
+    await expect(sweep()).rejects.toThrow('not now');
+    stuck.mockRestore();
+    // A minute later than the sweep, whose clock was a minute ahead.
+    expect((await rowOf('stuck'))?.checkAt?.getTime()).toBeGreaterThan(Date.now() + 61_000);
+    await (await harness.db()).collection<TagRow>('tags').deleteOne({ _id: 'default/stuck' });
   });
 
   it('finds nothing to do where the session exists', async () => {

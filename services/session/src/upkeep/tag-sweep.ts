@@ -21,6 +21,8 @@ export function tagSweep(ports: TagSweepPorts): Sweep {
     async sweep() {
       let repaired = 0;
       await eachOf(await ports.tags.halfMade(Date.now(), BATCH), async (row) => {
+        // What can't be repaired now makes way for others.
+        await ports.tags.postpone(row);
         if (await repairTag(ports, row)) repaired += 1;
       });
       return repaired;
@@ -38,7 +40,7 @@ async function repairTag({ log, tags, forks }: TagSweepPorts, row: TagRow): Prom
     return row.isPending === true;
   }
   if (row.commandJson === '') {
-    await (fork && !fork.isDead ? tags.postpone(row) : tags.free(row));
+    if (!fork || fork.isDead) await tags.free(row);
     return !fork;
   }
   const outcome = await log.submit(row.sessionId, JSON.parse(row.commandJson) as CreateCommand);
