@@ -40,9 +40,11 @@ export type RunGrant = z.infer<typeof RunGrant>;
 /** What tool-executor may ask of one sandbox; signed by it, carried as `margay-grant`. */
 export const SandboxGrant = z.object({
   v: z.literal(1),
+  /** Who it is made for: the sandbox's id, or the UID of its pod. */
   sandboxId: z.string(),
   tenantId: z.string(),
-  sessionId: z.string(),
+  /** Absent: it serves nobody yet, and is only greeted. */
+  sessionId: z.string().optional(),
   runId: z.string().optional(),
   storeGeneration: z.number().int(),
   epoch: z.number().int(),

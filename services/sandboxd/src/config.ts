@@ -9,22 +9,26 @@ const jsonList = z
 
 const Environment = z.object({
   MARGAY_SANDBOX_ID: z.string().min(1),
-  /** `unix:/path` of the one socket. */
-  MARGAY_SANDBOX_LISTEN: z.string().startsWith('unix:'),
+  /** `unix:/path` of the one socket, or `host:port`, where TLS is spoken. */
+  MARGAY_SANDBOX_LISTEN: z.string().regex(/^unix:.|:\d+$/),
   /** Public keys (SPKI PEM, one after the other) of whoever may sign grants. */
-  MARGAY_SANDBOX_TRUST_FILE: z.string(),
+  MARGAY_SANDBOX_TRUST_FILE: z.string().optional(),
+  /** The keys themselves, where there is no file. */
+  MARGAY_SANDBOX_TRUST: z.string().optional(),
   /** Journal, incarnation and highest epoch; outside the workspace. */
   MARGAY_SANDBOX_STATE_DIR: z.string(),
   MARGAY_SANDBOX_ROOT: z.string(),
   MARGAY_SANDBOX_ALLOWED_ROOTS: jsonList,
   /** Where output beyond the memory bound goes; readable by the file tools. */
   MARGAY_SANDBOX_SPILL_DIR: z.string(),
-  MARGAY_SANDBOX_ISOLATION: z.enum(['bwrap', 'uid', 'none']),
+  MARGAY_SANDBOX_ISOLATION: z.enum(['bwrap', 'pod', 'uid', 'none']),
   /** The lowest epoch served from the start, when an earlier life of this sandbox saw it. */
   MARGAY_SANDBOX_MIN_GENERATION: z.coerce.number().int().default(0),
   MARGAY_SANDBOX_MIN_EPOCH: z.coerce.number().int().default(0),
-  /** Ends by itself after this long without a call, so that a lost owner leaves nothing behind. */
+  /** Ends by itself after this long without a call, so that a lost owner leaves nothing behind; 0 = never. */
   MARGAY_SANDBOX_IDLE_EXIT_MS: milliseconds(1_800_000),
+  /** Told to end, it serves no new call and gives those that run so long. */
+  MARGAY_SANDBOX_DRAIN_MS: milliseconds(0),
   MARGAY_SANDBOX_MEMORY_BYTES: z.coerce
     .number()
     .int()
@@ -35,7 +39,8 @@ const Environment = z.object({
     .default(2 * 1024 ** 3),
   /** 0 = no limit: where other processes share the user. */
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().default(512),
-  MARGAY_SESSION_ID: z.string(),
+  /** Empty where the first grant decides. */
+  MARGAY_SESSION_ID: z.string().default(''),
   /** For tests only: the daemon fails on purpose. */
   MARGAY_FAULT_POINTS: z.string().optional(),
   PATH: z.string().optional(),

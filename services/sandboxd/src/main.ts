@@ -16,7 +16,8 @@ async function main(): Promise<void> {
   });
   const daemon = await startSandboxd(config);
   process.umask(0o022);
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => void daemon.close(STOP_GRACE_MS));
+  const stop = (): void => void daemon.drain(config.MARGAY_SANDBOX_DRAIN_MS).then(() => daemon.close(STOP_GRACE_MS));
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, stop);
   process.stdout.on('error', () => undefined); // the driver may be gone
   process.stdout.write('ready\n');
   await daemon.ended;

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { EffectClass, type SandboxGrant, type sandboxdPb } from '@margay/contracts';
 import { InvalidArgumentError, PermissionDeniedError, UnavailableError } from '@margay/errors';
 import { PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@margay/toolbox';
@@ -5,7 +6,7 @@ import { CallTable } from './calls/call-table';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
 import { Journal } from './journal/journal';
 
-export type Isolation = 'bwrap' | 'uid' | 'none';
+export type Isolation = 'bwrap' | 'pod' | 'uid' | 'none';
 
 export interface SandboxOptions {
   /** Journal, incarnation, highest epoch. */
@@ -30,6 +31,7 @@ const FENCE_GRACE_MS = 500;
 /** The daemon without its socket: admission by grants and epochs, exactly-once calls, and their end. */
 export class Sandbox {
   private isClosing = false;
+  private isDraining = false;
   private lastUsedAt = performance.now();
 
   private constructor(
@@ -38,6 +40,7 @@ export class Sandbox {
     private readonly journal: Journal,
     private readonly toolbox: Toolbox,
     private readonly calls: CallTable,
+    private readonly environment: Record<string, string>,
   ) {}
 
   static async open(options: SandboxOptions): Promise<Sandbox> {
@@ -46,17 +49,23 @@ export class Sandbox {
     const state = await SandboxState.open(options.stateFolder, minimum, hasJournal);
     const journal = await Journal.open(options.stateFolder);
     const { root, allowedRoots } = options;
-    // Inside bubblewrap nothing but the workspace can be reached, so links may lead where they like.
-    const escapingLinks = options.isolation === 'bwrap' ? 'follow' : 'refuse';
+    // In a box of its own nothing but the workspace can be reached, so links may lead where they like.
+    const isBoxed = options.isolation === 'bwrap' || options.isolation === 'pod';
+    const escapingLinks = isBoxed ? 'follow' : 'refuse';
     const paths = new PathPolicy({ root, allowedRoots: [...allowedRoots, options.spillFolder], escapingLinks });
-    const { environment, limits, isolation } = options;
+    const { limits, isolation } = options;
+    const environment = { ...options.environment };
     const shell = new ShellHost({ environment, limits, ownsAllProcesses: isolation !== 'none' });
     const toolbox = new Toolbox(paths, shell);
-    const calls = new CallTable({ journal, state, toolbox, spillFolder: options.spillFolder });
+    // With a container everything in it ends: its calls were killed, and nothing of them lives on.
+    const interruptedAs = isolation === 'pod' ? 'killed' : 'unknown';
+    const calls = new CallTable({ journal, state, toolbox, spillFolder: options.spillFolder, interruptedAs });
     const interrupted = await calls.recover();
-    // Outside bubblewrap the processes of a killed daemon live on.
-    if (options.isolation !== 'bwrap') await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));
-    return new Sandbox(options, state, journal, toolbox, calls);
+    // Outside a box the processes of a killed daemon live on.
+    if (!isBoxed) await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));
+    const sandbox = new Sandbox(options, state, journal, toolbox, calls, environment);
+    sandbox.tellSession();
+    return sandbox;
   }
 
   get incarnation(): string {
@@ -68,8 +77,10 @@ export class Sandbox {
     return this.calls.runningCount > 0 ? 0 : performance.now() - this.lastUsedAt;
   }
 
+  /** The first grant that names a session binds the sandbox to it; one that names none only finds it answering. */
   async hello(grant: SandboxGrant): Promise<sandboxdPb.HelloResponse> {
-    await this.state.admit(grant);
+    if (grant.sessionId !== undefined) await this.state.admit(grant);
+    this.tellSession();
     const { incarnation } = this.state;
     return { version: VERSION, incarnation, tools: this.toolbox.toolIds, isolation: this.options.isolation };
   }
@@ -86,7 +97,8 @@ export class Sandbox {
       yield { message: { $case: 'wrongIncarnation', value: { incarnation: this.state.incarnation } } };
       return;
     }
-    if (this.isClosing) throw new UnavailableError('sandbox_closing', 'The sandbox is shutting down.');
+    if (this.isClosing || (this.isDraining && !this.calls.knows(request.callId)))
+      throw new UnavailableError('sandbox_closing', 'The sandbox is shutting down.');
     const epoch = epochOf(grant);
     const { call, reattached } = this.calls.obtain({
       ...request,
@@ -122,7 +134,7 @@ export class Sandbox {
     await this.state.raise(minimum);
     if (!request.kill) return;
     const calls = this.calls.endAll(FENCE_GRACE_MS, (call) => isLower(call.epoch, minimum));
-    const isMeant = (callId: string): boolean => epochOfCall(callId, grant.sessionId) < request.epoch;
+    const isMeant = (callId: string): boolean => epochOfCall(callId, grant.sessionId ?? '') < request.epoch;
     const background = request.background && this.toolbox.closeBackground(isMeant, FENCE_GRACE_MS);
     await Promise.all([calls, background]);
   }
@@ -131,6 +143,21 @@ export class Sandbox {
     demand(grant, 'admin');
     await this.journal.forget(request.callIds);
     if (request.runId !== '') await this.journal.forgetRun(request.runId);
+  }
+
+  /** Serves no new call; those that run get so long before they are ended, too. */
+  async drain(graceMs: number): Promise<void> {
+    this.isDraining = true;
+    const timer = new AbortController();
+    await Promise.race([this.calls.idle(), delay(graceMs, undefined, timer)]);
+    timer.abort();
+    await this.calls.endAll(MAX_GRACE_MS, () => true, 'drain');
+  }
+
+  /** Commands know their session once it is known. */
+  private tellSession(): void {
+    const { sessionId } = this.state;
+    if (sessionId !== null) this.environment['MARGAY_SESSION_ID'] = sessionId;
   }
 
   /** Ends every call and background shell; calls that were running are stored as `killed`. */

@@ -13,12 +13,15 @@ import { CODES, errorOf, isMargayError } from '@margay/errors';
 import { serveCalls, type StartedCall } from '@margay/platform/calls';
 import type { GrantVerifier } from './grants/grant-verifier';
 import { demand, type Sandbox } from './sandbox';
+import type { Identity } from './tls/self-signed';
 
 export interface SandboxdServerOptions {
   sandbox: Sandbox;
   verifier: GrantVerifier;
-  /** `unix:/path`. */
+  /** `unix:/path` or `host:port`. */
   listen: string;
+  /** Whom it shows itself as; without it nothing is encrypted. */
+  identity?: Identity | undefined;
   /** Called when `Shutdown` has been answered. */
   onShutdown: (graceMs: number) => void;
 }
@@ -62,8 +65,9 @@ export class SandboxdServer {
   }
 
   async start(): Promise<void> {
+    const { listen, identity } = this.options;
     await new Promise<void>((resolve, reject) => {
-      this.server.bindAsync(this.options.listen, ServerCredentials.createInsecure(), (error) => {
+      this.server.bindAsync(listen, credentialsOf(identity), (error) => {
         if (error) reject(error);
         else resolve();
       });
@@ -107,6 +111,12 @@ export class SandboxdServer {
     const [token] = metadata.get(METADATA.grant);
     return this.options.verifier.verify(typeof token === 'string' ? token : undefined);
   }
+}
+
+function credentialsOf(identity: Identity | undefined): ServerCredentials {
+  if (!identity) return ServerCredentials.createInsecure();
+  const pair = { private_key: Buffer.from(identity.keyPem), cert_chain: Buffer.from(identity.certificatePem) };
+  return ServerCredentials.createSsl(null, [pair], false);
 }
 
 type Calls = ServerDuplexStream<sandboxdPb.CallsRequest, sandboxdPb.CallsResponse>;

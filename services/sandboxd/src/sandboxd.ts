@@ -1,24 +1,32 @@
 import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { UnavailableError } from '@margay/errors';
 import { shellEnvironment } from '@margay/toolbox';
 import type { SandboxdConfig } from './config';
 import { GrantVerifier } from './grants/grant-verifier';
+import { selfTest } from './self-test';
 import { Sandbox, type SandboxOptions } from './sandbox';
 import { SandboxdServer } from './sandboxd.grpc';
+import { sandboxIdentity } from './tls/identity';
 
 export interface RunningSandboxd {
   /** Resolves when the daemon has ended, by `Shutdown`, idleness or `close`. */
   ended: Promise<void>;
+  /** Refuses new calls and lets those that run go on for so long; then they are ended. 0 = nothing of it. */
+  drain(graceMs: number): Promise<void>;
   close(graceMs: number): Promise<void>;
 }
 
 const IDLE_CHECK_MS = 3_000;
 const CLOSE_GRACE_MS = 1_000;
+/** The results of calls that ended last are on their way. */
+const LAST_WORDS_MS = 250;
 
-/** Opens the sandbox and serves it on its socket. */
+/** Opens the sandbox and serves it on its socket or port. Whoever can connect finds it working. */
 export async function startSandboxd(config: SandboxdConfig): Promise<RunningSandboxd> {
   const verifier = new GrantVerifier({
     sandboxId: config.MARGAY_SANDBOX_ID,
-    trust: readFileSync(config.MARGAY_SANDBOX_TRUST_FILE, 'utf8'),
+    trust: trustOf(config),
   });
   const sandbox = await Sandbox.open(sandboxOptions(config));
   let finish: () => void = () => undefined;
@@ -33,22 +41,40 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
     })();
     return closing;
   };
+  const drain = async (graceMs: number): Promise<void> => {
+    if (graceMs === 0) return;
+    await sandbox.drain(graceMs);
+    await delay(LAST_WORDS_MS);
+  };
+  const { socket, listen } = doorOf(config);
   const server = new SandboxdServer({
     sandbox,
     verifier,
-    listen: config.MARGAY_SANDBOX_LISTEN,
+    listen,
+    identity: socket === undefined ? await sandboxIdentity(config.MARGAY_SANDBOX_STATE_DIR) : undefined,
     onShutdown: (graceMs) => void close(graceMs),
   });
-  const socket = config.MARGAY_SANDBOX_LISTEN.slice('unix:'.length);
+  const idleExitMs = config.MARGAY_SANDBOX_IDLE_EXIT_MS || Infinity;
   const idleTimer = setInterval(() => {
     // Without its socket, e.g. because the whole home was deleted, nobody can ever call again.
-    const isUseless = !existsSync(socket) || sandbox.idleMs > config.MARGAY_SANDBOX_IDLE_EXIT_MS;
+    const isUseless = (socket !== undefined && !existsSync(socket)) || sandbox.idleMs > idleExitMs;
     if (isUseless) void close(CLOSE_GRACE_MS);
   }, IDLE_CHECK_MS);
   // A killed daemon leaves its socket file behind.
-  rmSync(socket, { force: true });
+  if (socket !== undefined) rmSync(socket, { force: true });
+  else await selfTest(config);
   await server.start();
-  return { ended, close };
+  return { ended, close, drain };
+}
+
+function doorOf({ MARGAY_SANDBOX_LISTEN: listen }: SandboxdConfig): { listen: string; socket?: string } {
+  return listen.startsWith('unix:') ? { listen, socket: listen.slice('unix:'.length) } : { listen };
+}
+
+function trustOf({ MARGAY_SANDBOX_TRUST: keys, MARGAY_SANDBOX_TRUST_FILE: file }: SandboxdConfig): string {
+  if (keys !== undefined) return keys;
+  if (file !== undefined) return readFileSync(file, 'utf8');
+  throw new UnavailableError('bad_environment', 'sandboxd needs MARGAY_SANDBOX_TRUST or MARGAY_SANDBOX_TRUST_FILE.');
 }
 
 function sandboxOptions(config: SandboxdConfig): SandboxOptions {
@@ -59,7 +85,7 @@ function sandboxOptions(config: SandboxdConfig): SandboxOptions {
     allowedRoots: config.MARGAY_SANDBOX_ALLOWED_ROOTS,
     spillFolder: config.MARGAY_SANDBOX_SPILL_DIR,
     isolation: config.MARGAY_SANDBOX_ISOLATION,
-    environment: shellEnvironment({ PATH, HOME, LANG, TZ }, config.MARGAY_SESSION_ID),
+    environment: shellEnvironment({ PATH, HOME, LANG, TZ }, config.MARGAY_SESSION_ID || undefined),
     limits: {
       memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
       fileBytes: config.MARGAY_SANDBOX_FILE_BYTES,

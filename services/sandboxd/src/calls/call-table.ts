@@ -8,13 +8,15 @@ import type { Epoch, SandboxState } from '../grants/sandbox-state';
 import type { JournalRow, StoredResult } from '../journal/entries';
 import type { Journal } from '../journal/journal';
 import { Call, CallCancelled } from './call';
-import { notRun, storedResult, unknownResult } from './finished';
+import { killedResult, notRun, storedResult, unknownResult } from './finished';
 
 export interface CallTableOptions {
   journal: Journal;
   state: SandboxState;
   toolbox: Toolbox;
   spillFolder: string;
+  /** What became of calls that the end of the daemon interrupted, where nothing else tells. */
+  interruptedAs?: 'killed' | 'unknown';
 }
 
 export interface CallRequest {
@@ -80,10 +82,24 @@ export class CallTable {
     return 'cancelled';
   }
 
+  /** Whether it has ever been asked for here, and not been forgotten. */
+  knows(callId: string): boolean {
+    return this.running.has(callId) || this.pure.has(callId) || this.options.journal.find(callId) !== undefined;
+  }
+
+  /** Resolves when all calls that run now have ended. */
+  async idle(): Promise<void> {
+    await Promise.all([...this.running.values()].map(({ call }) => call.ended));
+  }
+
   /** Ends all running calls that `isMeant`. */
-  async endAll(graceMs: number, isMeant: (request: CallRequest) => boolean = () => true): Promise<void> {
+  async endAll(
+    graceMs: number,
+    isMeant: (request: CallRequest) => boolean = () => true,
+    limitHit?: string,
+  ): Promise<void> {
     const meant = [...this.running.values()].filter(({ request }) => isMeant(request));
-    for (const { call } of meant) call.stop(new CallCancelled('killed', graceMs));
+    for (const { call } of meant) call.stop(new CallCancelled('killed', graceMs, limitHit));
     await Promise.all(meant.map(({ call }) => call.ended));
   }
 
@@ -137,16 +153,20 @@ export class CallTable {
       });
       const reason: unknown = call.signal.reason;
       const isKilled = reason instanceof CallCancelled && reason.kind === 'killed' && outcome.status === 'cancelled';
-      return storedResult(isKilled ? { ...outcome, status: 'killed' } : outcome);
+      if (!isKilled) return storedResult(outcome);
+      const limitHit = reason.limitHit ?? outcome.limitHit;
+      return storedResult({ ...outcome, status: 'killed', ...(limitHit === undefined ? {} : { limitHit }) });
     } finally {
       clearTimeout(timer);
     }
   }
 
   private async recoverRow(row: JournalRow): Promise<void> {
-    const { journal } = this.options;
+    const { journal, interruptedAs } = this.options;
     const { callId, effect, toolId } = row.started;
-    if (effect === 'unkeyed') return journal.finished(callId, unknownResult(toolId));
+    if (effect === 'unkeyed') {
+      return journal.finished(callId, interruptedAs === 'killed' ? killedResult(toolId) : unknownResult(toolId));
+    }
     // Nothing is written before it is prepared, so an unprepared keyed call may simply run again.
     const state = row.prepared ? await recoverFiles(row.prepared.files) : 'untouched';
     if (state === 'untouched') return journal.forget([callId]);

@@ -14,6 +14,7 @@ export class CallCancelled extends Error {
   constructor(
     readonly kind: 'cancelled' | 'killed',
     readonly graceMs: number,
+    readonly limitHit?: string,
   ) {
     super(`the call was ${kind}`);
   }

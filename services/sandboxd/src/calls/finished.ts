@@ -26,6 +26,17 @@ export function unknownResult(toolId: string): StoredResult {
   });
 }
 
+/** The container ended with everything in it, mostly since it ran out of memory. */
+export function killedResult(toolId: string): StoredResult {
+  return storedResult({
+    status: 'killed',
+    result: `'${toolId}' was killed: the container ended and was started again, mostly a sign that memory ran out.`,
+    limitHit: 'restart',
+    changedFiles: [],
+    durationMs: 0,
+  });
+}
+
 /** What is not written down first must not run: it might run twice. */
 export function notRun(toolId: string, cause: unknown): StoredResult {
   const { code } = cause as NodeJS.ErrnoException;

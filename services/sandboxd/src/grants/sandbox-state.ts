@@ -57,6 +57,11 @@ export class SandboxState {
     return this.stored.incarnation;
   }
 
+  /** Null until it is bound. */
+  get sessionId(): string | null {
+    return this.stored.sessionId;
+  }
+
   get highest(): Epoch {
     const { generation, epoch } = this.stored;
     return { generation, epoch };
@@ -71,6 +76,9 @@ export class SandboxState {
   /** Binds to the grant's session, refuses what is stale, and stores a higher epoch before it returns. */
   async admit(grant: SandboxGrant): Promise<void> {
     const { sessionId } = this.stored;
+    if (grant.sessionId === undefined) {
+      throw new PermissionDeniedError('grant_scope', 'The grant names no session; it opens nothing but a greeting.');
+    }
     if (sessionId !== null && sessionId !== grant.sessionId) {
       throw new PermissionDeniedError('sandbox_bound', 'This sandbox belongs to another session.');
     }
