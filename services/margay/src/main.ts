@@ -13,6 +13,7 @@ const RUN_ALONE = '--run-alone';
 
 /** 0: closed cleanly; 1: something broke; 2: called or configured wrongly. */
 async function main(): Promise<void> {
+  if (process.argv[2] === '--version') return void process.stdout.write(`${VERSION}\n`);
   if (process.argv[2] === RUN_ALONE) return (await import('@margay/agent-runner')).runAlone(processEnvironment());
   if (isOperatorCommand(process.argv.slice(2))) return operate();
   const services = parseServices(process.argv.slice(2));
