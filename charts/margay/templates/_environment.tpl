@@ -1,0 +1,149 @@
+{{/* The environment of a component: (dict "root" $ "component" …). Each variable is one that its services read. */}}
+
+{{- define "margay.environment" -}}
+{{- $values := .root.Values -}}
+{{- $own := get $values .component.section -}}
+{{- $services := .component.services -}}
+- { name: HOME, value: /tmp }
+- { name: NODE_OPTIONS, value: {{ printf "--max-semi-space-size=16 --max-old-space-size=%s" (include "margay.heap" .) | quote }} }
+- { name: MARGAY_MANAGEMENT_LISTEN, value: '0.0.0.0:9464' }
+- { name: MARGAY_LOG_LEVEL, value: {{ $values.observability.logLevel }} }
+- { name: MARGAY_SHUTDOWN_LIMIT_SECONDS, value: {{ $own.drainSeconds | quote }} }
+- { name: MARGAY_KEYS_DIR, value: /margay/keys }
+{{ include "margay.addresses" . }}
+{{- if has "gateway" $services }}
+{{ include "margay.gatewayEnvironment" .root }}
+{{- end }}
+{{- if has "session" $services }}
+{{ include "margay.sessionEnvironment" .root }}
+{{- end }}
+{{- if has "tool-executor" $services }}
+{{ include "margay.toolExecutorEnvironment" .root }}
+{{- end }}
+{{- if .component.pool }}
+{{ include "margay.runnerEnvironment" . }}
+{{- end }}
+{{- if or (has "session" $services) (has "agent-runner" $services) }}
+{{- include "margay.modelEnvironment" .root }}
+{{- end }}
+{{- if or (has "session" $services) (has "tool-executor" $services) }}
+{{ include "margay.mongodbEnvironment" .root }}
+{{- end }}
+{{- if or (has "gateway" $services) (has "session" $services) }}
+{{ include "margay.natsEnvironment" .root }}
+{{- end }}
+{{- if $values.caSecret }}
+- { name: NODE_EXTRA_CA_CERTS, value: /margay/ca/ca.crt }
+{{- end }}
+{{- with $values.observability.otlp }}
+{{- if .endpoint }}
+- { name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .endpoint | quote }} }
+- { name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio }
+- { name: OTEL_TRACES_SAMPLER_ARG, value: {{ .sampling | quote }} }
+{{- end }}
+{{- end }}
+{{- with $own.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where its services listen, and where the services are that they call. */}}
+{{- define "margay.addresses" -}}
+{{- $context := . -}}
+{{- $called := list -}}
+{{- range $service := .component.services }}
+{{- $called = concat $called (get (include "margay.edges" $context | fromYaml) $service).calls -}}
+{{- with get (include "margay.ports" $context | fromYaml) $service }}
+- { name: {{ include "margay.variable" $service }}_LISTEN, value: '0.0.0.0:{{ .port }}' }
+{{- end }}
+{{- end }}
+{{- range $service := list "session" "tool-executor" }}
+{{- if has $service $called }}
+- { name: {{ include "margay.variable" $service }}_URL, value: {{ include "margay.addressOf" (merge (dict "service" $service) $context) | quote }} }
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "margay.variable" -}}
+MARGAY_{{ . | upper | replace "-" "_" }}
+{{- end -}}
+
+{{/* 75 % of the memory that is left beside processes of single runs. */}}
+{{- define "margay.heap" -}}
+{{- $limit := include "margay.mebibytes" (get .root.Values .component.section).resources.limits.memory | int -}}
+{{- if .component.pool -}}
+{{- $isolated := .root.Values.runner.isolated -}}
+{{- $limit = sub $limit (mul $isolated.runs $isolated.heapMb) -}}
+{{- end -}}
+{{- div (mul $limit 3) 4 -}}
+{{- end -}}
+
+{{- define "margay.gatewayEnvironment" -}}
+{{- with .Values.gateway -}}
+- { name: MARGAY_CORS_ORIGIN, value: {{ join "," .corsOrigins | quote }} }
+- { name: MARGAY_MAX_CONCURRENT_STREAMS, value: {{ .maxStreams | int64 | quote }} }
+- { name: MARGAY_RATE_LIMIT_PER_SECOND, value: {{ .rateLimit.perSecond | int64 | quote }} }
+- { name: MARGAY_RATE_LIMIT_BURST, value: {{ .rateLimit.burst | int64 | quote }} }
+- { name: MARGAY_STREAM_DRAIN_SECONDS, value: {{ .streamDrainSeconds | quote }} }
+{{- end -}}
+{{- end -}}
+
+{{- define "margay.sessionEnvironment" -}}
+{{- with .Values.session -}}
+- { name: MARGAY_CELL, value: {{ .cell | quote }} }
+- { name: MARGAY_POOL, value: {{ (first $.Values.runner.pools).name }} }
+- { name: MARGAY_STEP_BUDGET, value: {{ .stepBudget | int64 | quote }} }
+- { name: MARGAY_TENANT_CONCURRENT_RUNS, value: {{ .tenantConcurrentRuns | int64 | quote }} }
+- { name: MARGAY_TENANT_WEIGHT, value: {{ .tenantWeight | int64 | quote }} }
+- { name: MARGAY_RUNNER_LOST_SECONDS, value: {{ .runnerLostSeconds | quote }} }
+{{- end }}
+{{- if .Values.models.default }}
+- { name: MARGAY_MODEL, value: {{ .Values.models.default | quote }} }
+{{- end }}
+{{- if include "margay.firstKeySecret" . }}
+- { name: MARGAY_BOOTSTRAP_KEY_FILE, value: /margay/first-key/key }
+{{- end }}
+{{- end -}}
+
+{{- define "margay.toolExecutorEnvironment" -}}
+- { name: MARGAY_HOME, value: /margay/home }
+{{- if .Values.toolExecutor.httpToolsSecret }}
+- { name: MARGAY_HTTP_TOOLS_FILE, value: /margay/http-tools/tools.json }
+{{- end }}
+{{- end -}}
+
+{{- define "margay.runnerEnvironment" -}}
+- { name: MARGAY_POOL, value: {{ .component.pool.name }} }
+- { name: MARGAY_RUNNER_SLOTS, value: {{ .component.pool.slots | int64 | quote }} }
+- { name: MARGAY_ISOLATED_RUNS, value: {{ .root.Values.runner.isolated.runs | int64 | quote }} }
+- { name: MARGAY_ISOLATED_HEAP_MB, value: {{ .root.Values.runner.isolated.heapMb | int64 | quote }} }
+{{- end -}}
+
+{{- define "margay.modelEnvironment" -}}
+{{- with .Values.models }}
+{{- if .baseUrl }}
+- { name: OPENAI_BASE_URL, value: {{ .baseUrl | quote }} }
+{{- end }}
+{{- if .existingSecret }}
+- { name: OPENAI_API_KEY, valueFrom: { secretKeyRef: { name: {{ .existingSecret }}, key: api-key } } }
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "margay.mongodbEnvironment" -}}
+- { name: MARGAY_MONGODB_DATABASE, value: {{ .Values.mongodb.database | quote }} }
+{{- if .Values.mongodb.enabled }}
+- { name: MARGAY_MONGODB_URL, value: 'mongodb://{{ include "margay.fullname" . }}-mongodb:27017/?directConnection=true' }
+{{- else }}
+- { name: MARGAY_MONGODB_URL, valueFrom: { secretKeyRef: { name: {{ .Values.mongodb.external.existingSecret }}, key: url } } }
+{{- end }}
+{{- end -}}
+
+{{- define "margay.natsEnvironment" -}}
+{{- if .Values.nats.enabled }}
+- { name: NATS_PASSWORD, valueFrom: { secretKeyRef: { name: {{ include "margay.fullname" . }}-nats, key: password } } }
+- { name: MARGAY_NATS_URL, value: 'nats://margay:$(NATS_PASSWORD)@{{ include "margay.fullname" . }}-nats:4222' }
+{{- else }}
+- { name: MARGAY_NATS_URL, valueFrom: { secretKeyRef: { name: {{ .Values.nats.external.existingSecret }}, key: url } } }
+{{- end }}
+{{- end -}}

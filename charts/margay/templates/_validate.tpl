@@ -1,0 +1,78 @@
+{{/* Faults that a schema can't see: `<key>: <fault>; <what to set>`. All of them are named at once. */}}
+
+{{- define "margay.faults" -}}
+{{- $values := .Values -}}
+{{- range $server := list "mongodb" "nats" -}}
+{{- $own := get $values $server -}}
+{{- if and $own.enabled $own.external.existingSecret }}
+- '{{ $server }}: both the bundled server and an external one are named; set {{ $server }}.enabled to false or empty {{ $server }}.external.existingSecret'
+{{- else if not (or $own.enabled $own.external.existingSecret) }}
+- '{{ $server }}.external.existingSecret: there is no {{ ternary "MongoDB" "NATS" (eq $server "mongodb") }}; set it to a secret with `url`, or {{ $server }}.enabled to true for an evaluation'
+{{- else if and $own.external.existingSecret $values.networkPolicy.enabled (not (get $values.networkPolicy (printf "%sTo" $server))) }}
+- 'networkPolicy.{{ $server }}To: empty, so nothing reaches the external server; set peers such as [{ipBlock: {cidr: …}}]'
+{{- end }}
+{{- end }}
+{{- if and $values.mongodb.enabled (not $values.networkPolicy.enabled) }}
+- 'mongodb.enabled: the bundled server has no password and is kept by the network policy alone; set networkPolicy.enabled to true, or use a server of your own'
+{{- end }}
+{{- if and (eq $values.secrets.mode "existing") (not $values.secrets.existingSecret) }}
+- 'secrets.existingSecret: missing with secrets.mode existing; set it to the secret with the keys of the services (docs/installing.md says how to make them)'
+{{- end }}
+{{- if and (eq $values.secrets.mode "generated") $values.secrets.existingSecret }}
+- 'secrets.existingSecret: not used with secrets.mode generated; set secrets.mode to existing, or empty it'
+{{- end }}
+{{- range $component := include "margay.components" . | fromYamlArray }}
+{{- $own := get $values $component.section }}
+{{- if and $component.isFirst (lt (int $own.graceSeconds) (int (add $own.drainSeconds 15))) }}
+- '{{ $component.section }}.graceSeconds: {{ $own.graceSeconds }} is less than drainSeconds + 15, so pods are killed while they hand over; set at least {{ add $own.drainSeconds 15 }}'
+{{- end }}
+{{- if and $component.isFirst (lt (include "margay.heap" (dict "root" $ "component" $component) | int) 96) }}
+- '{{ $component.section }}.resources.limits.memory: too little is left for the heap{{ if $component.pool }} beside runner.isolated (runs × heapMb){{ end }}; set a higher limit'
+{{- end }}
+{{- end }}
+{{- $gateway := get $values (include "margay.hostOf" (dict "root" . "service" "gateway")) }}
+{{- if ge (int $values.gateway.streamDrainSeconds) (int $gateway.drainSeconds) }}
+- 'gateway.streamDrainSeconds: {{ $values.gateway.streamDrainSeconds }} is not less than the drainSeconds of the pod ({{ $gateway.drainSeconds }}), so streams are cut; set a smaller one'
+{{- end }}
+{{- if and $values.gateway.autoscaling.enabled (ne $values.mode "split") }}
+- 'gateway.autoscaling.enabled: there is no deployment of the gateway in mode combined; set mode to split, or this to false'
+{{- end }}
+{{- range $key := list "gateway" "runner" }}
+{{- $scaling := (get $values $key).autoscaling }}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) }}
+- '{{ $key }}.autoscaling.minReplicas: {{ $scaling.minReplicas }} is more than maxReplicas ({{ $scaling.maxReplicas }}); set a smaller one'
+{{- end }}
+{{- end }}
+{{- if ne (len (include "margay.poolNames" . | fromYamlArray)) (len (include "margay.poolNames" . | fromYamlArray | uniq)) }}
+- 'runner.pools: two pools have one name; set different ones'
+{{- end }}
+{{- with $values.gateway }}
+{{- if and (or .ingress.enabled .route.enabled) (not .host) }}
+- 'gateway.host: missing although the ingress or route is enabled; set the name that clients call'
+{{- end }}
+{{- if and .ingress.enabled (not .ingress.tlsSecret) (ne .host "localhost") }}
+- 'gateway.ingress.tlsSecret: missing, so keys would travel in the clear; set the secret with the certificate of {{ .host }}'
+{{- end }}
+{{- if and .route.enabled (not .route.parentRefs) }}
+- 'gateway.route.parentRefs: empty, so no Gateway takes the route; set at least one'
+{{- end }}
+{{- if and (or .ingress.enabled .route.enabled) $values.networkPolicy.enabled (not $values.networkPolicy.ingressFrom) }}
+- 'networkPolicy.ingressFrom: empty, so the ingress controller does not reach the gateway; set its namespaceSelector or podSelector'
+{{- end }}
+{{- end }}
+{{- if and $values.observability.otlp.endpoint $values.networkPolicy.enabled (not $values.networkPolicy.otlpTo) }}
+- 'networkPolicy.otlpTo: empty, so no trace leaves; set peers of the collector, or empty observability.otlp.endpoint'
+{{- end }}
+{{- if and (eq $values.runner.autoscaling.driver "keda") $values.networkPolicy.enabled (not $values.networkPolicy.monitoringFrom) }}
+- 'networkPolicy.monitoringFrom: empty, so KEDA can not ask for the demand; set peers of its operator'
+{{- end }}
+{{- if and (eq $values.observability.serviceMonitor "always") $values.networkPolicy.enabled (not $values.networkPolicy.monitoringFrom) }}
+- 'networkPolicy.monitoringFrom: empty, so Prometheus does not reach the management ports; set its peers'
+{{- end }}
+{{- end -}}
+
+{{- define "margay.poolNames" -}}
+{{- range .Values.runner.pools }}
+- {{ .name }}
+{{- end }}
+{{- end -}}

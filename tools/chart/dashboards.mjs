@@ -1,0 +1,145 @@
+// Dashboards for Grafana, as short as they can be said; `npm run test:chart -- --write` makes the files of the chart.
+
+const quantile = (q, metric, by = '') =>
+  `histogram_quantile(${q}, sum by (le${by && `, ${by}`}) (rate(${metric}_bucket[$__rate_interval])))`;
+const rate = (metric, by, filter = '') => `sum by (${by}) (rate(${metric}${filter}[$__rate_interval]))`;
+
+/** Title of a panel → [unit, { legend: expression }]. */
+const BOARDS = {
+  overview: {
+    title: 'Margay: overview',
+    panels: {
+      'Running and queued runs': [
+        'short',
+        {
+          demand: 'max by (pool) (margay_dispatch_demand_runs)',
+          queued: 'max by (pool) (margay_dispatch_queued_runs)',
+        },
+      ],
+      'Runs ended': ['ops', { '{{done_reason}}': rate('margay_runs_ended_total', 'done_reason') }],
+      Requests: ['reqps', { '{{status}}': rate('margay_http_request_duration_seconds_count', 'status') }],
+      'Request time': [
+        's',
+        {
+          p50: quantile(0.5, 'margay_http_request_duration_seconds'),
+          p99: quantile(0.99, 'margay_http_request_duration_seconds'),
+        },
+      ],
+      'Open streams': ['short', { '{{pod}}': 'sum by (pod) (margay_streams_open)' }],
+      'Event loop delay, p99': ['s', { '{{pod}}': quantile(0.99, 'margay_event_loop_delay_seconds', 'pod') }],
+      Versions: ['short', { '{{version}}': 'count by (version) (margay_build_info)' }],
+      'Refused by rate limits': ['ops', { '{{scope}}': rate('margay_rate_limited_total', 'scope') }],
+    },
+  },
+  'runs-and-models': {
+    title: 'Margay: runs and models',
+    panels: {
+      'Slots of the runners': ['short', { '{{pool}} {{state}}': 'sum by (pool, state) (margay_runner_slots)' }],
+      'Wait for a runner': [
+        's',
+        { p50: quantile(0.5, 'margay_dispatch_wait_seconds'), p95: quantile(0.95, 'margay_dispatch_wait_seconds') },
+      ],
+      'Runs taken back': ['ops', { '{{cause}}': rate('margay_takeovers_total', 'cause') }],
+      'Time of a takeover': [
+        's',
+        {
+          p50: quantile(0.5, 'margay_takeover_duration_seconds'),
+          p99: quantile(0.99, 'margay_takeover_duration_seconds'),
+        },
+      ],
+      'Overhead of a step': [
+        's',
+        { p50: quantile(0.5, 'margay_step_overhead_seconds'), p99: quantile(0.99, 'margay_step_overhead_seconds') },
+      ],
+      'Model calls': [
+        'ops',
+        { '{{model}} {{outcome}}': rate('margay_model_call_duration_seconds_count', 'model, outcome') },
+      ],
+      'First token, p95': ['s', { '{{model}}': quantile(0.95, 'margay_model_first_token_seconds', 'model') }],
+      Tokens: ['short', { '{{model}} {{kind}}': rate('margay_tokens_total', 'model, kind') }],
+      'Runs driven alone': ['ops', { '{{outcome}}': rate('margay_isolated_runs_total', 'outcome') }],
+    },
+  },
+  sandboxes: {
+    title: 'Margay: sandboxes and tools',
+    panels: {
+      Sandboxes: ['short', { '{{class}} {{state}}': 'sum by (class, state) (margay_sandboxes)' }],
+      'Time of a claim, p95': [
+        's',
+        { '{{class}} {{path}}': quantile(0.95, 'margay_sandbox_claim_duration_seconds', 'class, path') },
+      ],
+      'Claims that failed': ['ops', { '{{reason}}': rate('margay_sandbox_claim_failures_total', 'reason') }],
+      'Sandboxes lost': ['ops', { '{{cause}}': rate('margay_sandbox_lost_total', 'cause') }],
+      'Tool calls': ['ops', { '{{tool}} {{status}}': rate('margay_tool_call_duration_seconds_count', 'tool, status') }],
+      'Time of a tool call, p95': ['s', { '{{tool}}': quantile(0.95, 'margay_tool_call_duration_seconds', 'tool') }],
+      'Unknown outcomes': ['ops', { '{{cause}}': rate('margay_tool_unknown_outcomes_total', 'cause') }],
+    },
+  },
+  'store-and-streams': {
+    title: 'Margay: store and streams',
+    panels: {
+      Commits: ['ops', { commits: 'sum(rate(margay_commit_duration_seconds_count[$__rate_interval]))' }],
+      'Time of a commit': [
+        's',
+        { p50: quantile(0.5, 'margay_commit_duration_seconds'), p99: quantile(0.99, 'margay_commit_duration_seconds') },
+      ],
+      'Conflicts and unknown outcomes': [
+        'ops',
+        {
+          conflicts: 'sum(rate(margay_commit_conflicts_total[$__rate_interval]))',
+          unknown: 'sum(rate(margay_commit_unknown_outcomes_total[$__rate_interval]))',
+          fenced: 'sum(rate(margay_fenced_commands_total[$__rate_interval]))',
+        },
+      ],
+      'Rows behind their logs': ['s', { lag: 'max(margay_effects_lag_seconds)' }],
+      Repairs: ['ops', { '{{sweep}}': rate('margay_janitor_repairs_total', 'sweep') }],
+      'From stored to written': [
+        's',
+        {
+          p50: quantile(0.5, 'margay_stream_event_delay_seconds'),
+          p99: quantile(0.99, 'margay_stream_event_delay_seconds'),
+        },
+      ],
+      'Streams cut': ['ops', { '{{reason}}': rate('margay_stream_cuts_total', 'reason') }],
+      'gRPC calls, p99': ['s', { '{{method}}': quantile(0.99, 'margay_grpc_server_duration_seconds', 'method') }],
+    },
+  },
+};
+
+/** @returns file name without ending → dashboard */
+export function dashboards() {
+  return Object.fromEntries(Object.entries(BOARDS).map(([name, board]) => [name, dashboard(name, board)]));
+}
+
+function dashboard(name, { title, panels }) {
+  return {
+    uid: `margay-${name}`,
+    title,
+    tags: ['margay'],
+    schemaVersion: 39,
+    refresh: '30s',
+    time: { from: 'now-3h', to: 'now' },
+    templating: {
+      list: [{ name: 'source', type: 'datasource', query: 'prometheus', label: 'Data source' }],
+    },
+    panels: Object.entries(panels).map(([panelTitle, [unit, targets]], index) =>
+      panel(panelTitle, unit, targets, index),
+    ),
+  };
+}
+
+function panel(title, unit, targets, index) {
+  return {
+    id: index + 1,
+    title,
+    type: 'timeseries',
+    datasource: { type: 'prometheus', uid: '${source}' },
+    gridPos: { x: (index % 2) * 12, y: Math.floor(index / 2) * 8, w: 12, h: 8 },
+    fieldConfig: { defaults: { unit, min: 0 }, overrides: [] },
+    targets: Object.entries(targets).map(([legendFormat, expr], letter) => ({
+      refId: String.fromCharCode(65 + letter),
+      expr,
+      legendFormat,
+    })),
+  };
+}

@@ -1,0 +1,66 @@
+// `npm run test:chart`: lints charts/margay, renders every value set of its `ci/`, checks each object against the schemas of
+// Kubernetes, and runs the unit tests of the templates. `-- --write` makes README.md, the schema and the dashboards anew.
+import { execFile, spawn } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { progress, root, runCommand } from './prepare.mjs';
+
+await runCommand(import.meta.url, main);
+
+async function main() {
+  const { chart, generated } = await import('./chart/generate.mjs');
+  const patterns = process.argv.slice(2).filter((argument) => argument !== '--write');
+  if (process.argv.includes('--write')) {
+    for (const [name, text] of Object.entries(await generated())) {
+      await mkdir(dirname(join(chart, name)), { recursive: true });
+      await writeFile(join(chart, name), text);
+    }
+    if (patterns.length === 0) return 0;
+  }
+  const { findHelm } = await import('./chart/helm.mjs');
+  const helm = await findHelm(progress);
+  progress(`helm: ${helm.join(' ')}`);
+  const isLinted = patterns.length > 0 || (await lint(helm, chart));
+  const code = await runJest(patterns, helm);
+  return isLinted ? code : 1;
+}
+
+/** With each value set; strict. */
+async function lint([program, ...first], chart) {
+  const sets = (await readdir(join(chart, 'ci')))
+    .filter((name) => name.endsWith('.yaml'))
+    .map((name) => join(chart, 'ci', name));
+  try {
+    for (const set of sets) await promisify(execFile)(program, [...first, 'lint', '--strict', chart, '--values', set]);
+    progress(`lint: ${sets.length} value sets`);
+    return true;
+  } catch (error) {
+    progress(`lint failed:\n${error.stdout}${error.stderr}`);
+    return false;
+  }
+}
+
+/** Ends with a line `N passed, N failed`. */
+async function runJest(patterns, helm) {
+  const directory = await mkdtemp(join(tmpdir(), 'margay-chart-'));
+  try {
+    const outputFile = join(directory, 'report.json');
+    const jest = join(root, 'node_modules/jest/bin/jest.js');
+    const flags = ['--config', 'jest.config.js', '--json', '--outputFile', outputFile];
+    const args = [jest, ...flags, ...patterns, '--testMatch', '<rootDir>/test/chart/*.chart-spec.ts'];
+    const code = await new Promise((resolve, reject) => {
+      const env = { ...process.env, MARGAY_TEST_HELM: JSON.stringify(helm) };
+      const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'ignore', 'inherit'] });
+      child.once('error', reject);
+      child.once('exit', (status) => resolve(status ?? 1));
+    });
+    const report = JSON.parse(await readFile(outputFile, 'utf8'));
+    const failed = report.numFailedTests + report.numRuntimeErrorTestSuites;
+    process.stdout.write(`${report.numPassedTests} passed, ${failed} failed\n`);
+    return code;
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
