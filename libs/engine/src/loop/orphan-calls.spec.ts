@@ -22,6 +22,7 @@ import {
 } from '../index';
 
 const AGAIN = 'Once more.';
+const STOP_ME = 'Wait for me.';
 const CALLS = 7;
 const look = (path: string) => ({ name: 'look', args: { path } });
 
@@ -37,6 +38,8 @@ const SCRIPT: readonly ScriptedAnswer[] = [
 function answers(request: ModelRequest): ScriptedAnswer {
   const turn = request.messages.slice(request.messages.findLastIndex(({ role }) => role === 'user'));
   if (turn[0]?.role === 'user' && turn[0].text === AGAIN) return { text: 'Fine.' };
+  if (request.messages.some((message) => message.role === 'user' && message.text === STOP_ME))
+    return request.messages.some(({ role }) => role === 'tool') ? { text: 'Stopped.' } : { calls: [look('x'), { name: 'shell' }] }; // prettier-ignore
   return SCRIPT[turn.filter(({ role }) => role === 'assistant').length] ?? { failure: new Error('one step too many') };
 }
 
@@ -73,7 +76,11 @@ function world(documents: readonly CommitDocument[] = [], hangsAt?: number): Wor
   });
   const sandbox = new FakeSandbox(
     [
-      tool({ tool_id: 'look', schema: { type: 'object', properties: { path: { type: 'string' } } } }),
+      tool({
+        tool_id: 'look',
+        interrupt_behavior: 'cancel',
+        schema: { type: 'object', properties: { path: { type: 'string' } } },
+      }),
       tool({ tool_id: 'write', effect: 'keyed' }),
       tool({ tool_id: 'shell', effect: 'unkeyed', concurrency_safe: false }),
     ],
@@ -197,5 +204,41 @@ describe('no call is left without its result in what the model is asked next (pa
     const results = (await eventsOf(session)).filter(({ type }) => type === 'tool_result');
     expect(results.filter(({ payload }) => 'outcome' in payload && payload.outcome === 'timed_out')).toHaveLength(1);
     expectPaired(next);
+  });
+});
+
+describe('an interrupt before an unkeyed call', () => {
+  const shellOf = async (session: EngineSession): Promise<Record<string, unknown>> =>
+    (await eventsOf(session)).findLast(({ type, payload }) => type === 'tool_result' && payload['tool_id'] === 'shell')
+      ?.payload ?? {};
+
+  async function interrupted(next: World, session: EngineSession, running: Promise<unknown>): Promise<void> {
+    await until(() => next.sandbox.ran.length === 1);
+    await session.interrupt();
+    await next.clock.advance(5_000);
+    await running;
+    expect(next.sandbox.ran).toHaveLength(1);
+  }
+
+  it('means that it was not started', async () => {
+    const next = world([], 1);
+    const session = await next.open();
+    await interrupted(next, session, session.run(STOP_ME));
+    expect(await shellOf(session)).toMatchObject({ success: false, outcome: 'cancelled' });
+  });
+
+  it('leaves it unknown where another owner may have started it', async () => {
+    const next = world([], 1);
+    const session = await next.open();
+    const running = session.run(STOP_ME).catch(() => undefined);
+    await until(() => next.sandbox.ran.length === 1);
+    const documents: CommitDocument[] = [];
+    for await (const document of next.store.range(session.id, 1)) documents.push(document);
+    session.detach();
+    await running;
+    const after = world(documents, 1);
+    const resumed = await after.open(session.id);
+    await interrupted(after, resumed, resumed.resume());
+    expect(await shellOf(resumed)).toMatchObject({ success: false, outcome: 'unknown' });
   });
 });

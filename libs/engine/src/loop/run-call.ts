@@ -8,7 +8,7 @@ import { parseModelJson } from '../tools/parse-json';
 import { failedResult, shapeResult, type ShapedResult } from '../tools/shape-result';
 import { timeoutSeconds } from '../tools/timeout';
 import type { AgentRun } from './agent-run';
-import { indexOfCall } from './call-ids';
+import { epochOfCall, indexOfCall } from './call-ids';
 import type { CallFacts } from './event-factory';
 import { askPerson } from './ask-person';
 import { execute } from './execute';
@@ -91,8 +91,7 @@ export async function runCall(
   if (!descriptor) return finish(failedResult('Tool not available'));
   if (descriptor.effect !== 'pure') await gate.acked;
   // A question that was asked has its own outcome.
-  if (gate.isInterrupted() && !run.state.hasAsked(call.callId))
-    return finish(failedResult(`Tool '${descriptor.tool_id}' was not started: interrupted by the user`, 'cancelled'));
+  if (gate.isInterrupted() && !run.state.hasAsked(call.callId)) return finish(interruptedResult(run, call, descriptor));
   const invocation = invoke(run, call, descriptor, prepared.args);
   const refusal = await askConsent(run, invocation, descriptor);
   if (refusal !== undefined) return finish(failedResult(`Permission denied: ${refusal}`), {}, true);
@@ -105,6 +104,15 @@ export async function runCall(
     unchangedText: unchangedText(run, invocation),
   });
   return finish(result, sideEffects(invocation, outcome, result));
+}
+
+/** Nothing is started any more; but a lost owner of the run may have started it. */
+function interruptedResult(run: AgentRun, { callId }: RecordedCall, descriptor: ToolDescriptor): ShapedResult {
+  const mayHaveRun = descriptor.effect !== 'pure' && epochOfCall(callId) !== run.head.epoch && !run.isWoken;
+  if (!mayHaveRun)
+    return failedResult(`Tool '${descriptor.tool_id}' was not started: interrupted by the user`, 'cancelled');
+  const outcome = { status: 'unknown' as const, result: null };
+  return shapeResult(outcome, { descriptor, timeoutSeconds: 0, maxChars: 0, unchangedText: '' });
 }
 
 function toolRecord(run: AgentRun, { callId }: RecordedCall, result: ShapedResult): ToolRecord {

@@ -29,6 +29,8 @@ const STORE_SILENCE_MS = 30_000;
 /** The conversation with one runner over its `Attach` stream. */
 export class RunnerAttachment {
   private attached?: Promise<AttachedRunner>;
+  private isClosed = false;
+  private isDetached = false;
   /** What needs the store is done one at a time, in the order of the messages. */
   private handled: Promise<void> = Promise.resolve();
   private newest?: runnersPb.Heartbeat;
@@ -62,13 +64,15 @@ export class RunnerAttachment {
 
   /** The stream is gone: without a new one in two seconds the runner is lost. May be called repeatedly. */
   close(): void {
+    this.isClosed = true;
     if (this.attached) this.handle((runner) => this.onDetached(runner));
   }
 
   private async attach({ instance, pool, slots }: runnersPb.Hello): Promise<AttachedRunner> {
     const generation = await this.ports.runners.attach(instance, pool, slots);
     const runner = new AttachedRunner(instance, pool, slots, generation, this.stream);
-    this.ports.dispatcher.attach(runner);
+    // One that is gone meanwhile must not stand in the place of the runner's next stream.
+    if (!this.isClosed) this.ports.dispatcher.attach(runner);
     this.ports.logger.info({ runner: instance, pool, slots }, 'a runner attached');
     return runner;
   }
@@ -144,7 +148,9 @@ export class RunnerAttachment {
 
   private async onDetached(runner: AttachedRunner): Promise<void> {
     const { dispatcher, runners, watch, logger } = this.ports;
-    if (runner.isDrained || !dispatcher.detach(runner)) return;
+    if (runner.isDrained || this.isDetached) return;
+    this.isDetached = true;
+    dispatcher.detach(runner);
     const closedMs = performance.now();
     await new Promise((resolve) => setTimeout(resolve, REATTACH_MS).unref());
     // A replica that leaves has closed the stream itself.
