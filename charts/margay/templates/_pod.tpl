@@ -182,7 +182,7 @@ readinessProbe:
 - name: prepare-store
   image: {{ include "margay.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [prepare-store{{ if .root.Values.mongodb.initiate }}, --initiate, {{ include "margay.fullname" .root }}-mongodb:27017{{ end }}]
+  args: [prepare-store{{ with .root.Values.mongodb.replicaSet }}, --initiate, {{ . }}{{ end }}]
   env:
     - { name: HOME, value: /tmp }
     {{- include "margay.mongodbEnvironment" .root | nindent 4 }}

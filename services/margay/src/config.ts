@@ -15,5 +15,20 @@ export const ProcessConfig = z.object({
   MARGAY_SHUTDOWN_LIMIT_SECONDS: z.coerce.number().positive().default(20).describe('seconds'),
 });
 
+/** Of the commands that see to an installation. */
+export const BootstrapConfig = z.object({
+  MARGAY_CELL: z
+    .string()
+    .regex(/^[a-z0-9]{1,8}$/)
+    .default('local')
+    .describe('1 to 8 small letters and digits'),
+});
+export const CheckConfig = z.object({
+  MARGAY_CHECK_KEY: z.string().optional().describe('an API key'),
+});
+export const PrepareStoreConfig = z.object({
+  MARGAY_MONGODB_URL: z.string().describe('the document store'),
+});
+
 /** The environment of this process, read here and nowhere else. */
 export const processEnvironment = (): NodeJS.ProcessEnv => process.env;

@@ -1,6 +1,7 @@
 import 'reflect-metadata';
 import { isMargayError } from '@margay/errors';
 import { createLogger } from '@margay/platform';
+import { findCommand } from './commands';
 import { processEnvironment } from './config';
 import { startMargay } from './margay-process';
 import { isOperatorCommand, parseOperatorCommand, runOperatorCommand } from './operator';
@@ -16,6 +17,8 @@ async function main(): Promise<void> {
   if (process.argv[2] === '--version') return void process.stdout.write(`${VERSION}\n`);
   if (process.argv[2] === RUN_ALONE) return (await import('@margay/agent-runner')).runAlone(processEnvironment());
   if (isOperatorCommand(process.argv.slice(2))) return operate();
+  const command = findCommand(process.argv.slice(2));
+  if (command) return command(process.argv.slice(3), { environment: processEnvironment(), logger: commandLogger(), write: writeLine }); // prettier-ignore
   const services = parseServices(process.argv.slice(2));
   const environment = processEnvironment();
   const running = await startMargay({ services, starters: STARTERS, environment, version: VERSION });
@@ -34,10 +37,15 @@ async function main(): Promise<void> {
 /** One command against the store; its answer alone goes to standard output, log lines to standard error. */
 async function operate(): Promise<void> {
   const command = parseOperatorCommand(process.argv.slice(2));
-  const logger = createLogger({ service: 'operator', version: VERSION, write: (line) => process.stderr.write(line) });
+  const logger = commandLogger();
   const open = async () => (await import('@margay/session')).OperatorStore.open(processEnvironment(), logger);
-  const write = (line: string): void => void process.stdout.write(`${line}\n`);
-  process.exitCode = await runOperatorCommand(command, { open, write, logger });
+  process.exitCode = await runOperatorCommand(command, { open, write: writeLine, logger });
+}
+
+const writeLine = (line: string): void => void process.stdout.write(`${line}\n`);
+
+function commandLogger() {
+  return createLogger({ service: 'operator', version: VERSION, write: (line) => process.stderr.write(line) });
 }
 
 function die(error: unknown): never {

@@ -10,6 +10,7 @@ const RECONNECT_WAIT_MS = 500;
 const PING_INTERVAL_MS = 10_000;
 
 export interface NatsBusOptions {
+  /** One address or several with commas, each like `nats://host:4222`; `user:password@` or `token@` of the first counts for all. */
   url: string;
   /** Shown by the server, e.g. the service. */
   name: string;
@@ -112,7 +113,7 @@ export class NatsBus {
     const { url, name, logger } = this.options;
     try {
       return await connect({
-        servers: url.split(','),
+        ...serversOf(url),
         name,
         maxReconnectAttempts: -1,
         reconnectTimeWait: RECONNECT_WAIT_MS,
@@ -177,6 +178,15 @@ export class NatsBus {
   private announce(): void {
     for (const listener of this.reconnectListeners) listener();
   }
+}
+
+/** The client reads no credentials from addresses, so they are taken out of them. */
+export function serversOf(url: string): { servers: string[]; user?: string; pass?: string; token?: string } {
+  const addresses = url.split(',').map((address) => new URL(address.includes('://') ? address : `nats://${address}`));
+  const [user, pass] = [addresses[0]?.username, addresses[0]?.password].map((part) => decodeURIComponent(part ?? ''));
+  const servers = addresses.map(({ protocol, host }) => `${protocol}//${host}`);
+  if (!user) return { servers };
+  return pass ? { servers, user, pass } : { servers, token: user };
 }
 
 function traceHeaders(traceparent: string) {

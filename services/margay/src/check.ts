@@ -1,0 +1,48 @@
+import { parseArgs } from 'node:util';
+import { MargayClient } from '@margay/client';
+import { InvalidArgumentError, UnavailableError } from '@margay/errors';
+
+const USAGE = `Usage: margay.cjs check --url URL
+The key is that of MARGAY_CHECK_KEY or MARGAY_CHECK_KEY_FILE; without one only health is checked.`;
+const HEALTH_TIMEOUT_MS = 10_000;
+
+export interface CheckOptions {
+  url: string;
+  apiKey?: string;
+  write: (line: string) => void;
+}
+
+/** @throws InvalidArgumentError `usage` */
+export function parseCheck(argv: readonly string[]): string {
+  try {
+    const { url } = parseArgs({ args: [...argv], options: { url: { type: 'string' } } }).values;
+    if (url !== undefined && URL.canParse(url)) return url;
+  } catch {
+    // The usage says it better.
+  }
+  throw new InvalidArgumentError('usage', USAGE);
+}
+
+/** Whether an installation works, as a client sees it: it is healthy, and a session can be made and ended. */
+export async function check({ url, apiKey, write }: CheckOptions): Promise<void> {
+  await checkHealth(url);
+  write('the gateway is healthy');
+  if (apiKey === undefined) return write('no key: no session was made');
+  const client = new MargayClient({ baseUrl: url, apiKey, surface: 'system:check' });
+  const session = await client.sessions.create();
+  write(`session ${session.id} made`);
+  await session.terminate();
+  write(`session ${session.id} ended`);
+}
+
+async function checkHealth(url: string): Promise<void> {
+  const address = new URL('/healthz', url);
+  const answer = await fetch(address, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) }).catch((cause: unknown) => {
+    throw unhealthy(`was not reached at ${address.href}`, cause);
+  });
+  if (!answer.ok) throw unhealthy(`answered ${answer.status} at ${address.href}`);
+}
+
+function unhealthy(what: string, cause?: unknown): Error {
+  return new UnavailableError('gateway_unhealthy', `The gateway ${what}; look at its pods and their logs.`, { cause });
+}

@@ -1,0 +1,30 @@
+import { parseConfig, type Logger } from '@margay/platform';
+import { bootstrap, parseBootstrap } from './bootstrap/command';
+import { check, parseCheck } from './check';
+import { BootstrapConfig, CheckConfig, PrepareStoreConfig } from './config';
+import { parsePrepareStore, prepareStore } from './prepare-store';
+
+export interface CommandContext {
+  environment: NodeJS.ProcessEnv;
+  logger: Logger;
+  /** For answers; log lines go elsewhere. */
+  write: (line: string) => void;
+}
+
+type Command = (argv: readonly string[], context: CommandContext) => Promise<void>;
+
+/** Commands that see to an installation; each throws where it fails. */
+const COMMANDS: Readonly<Record<string, Command>> = {
+  bootstrap: async (argv, { environment, logger }) =>
+    bootstrap(parseBootstrap(argv, parseConfig(BootstrapConfig, environment).MARGAY_CELL), logger),
+  check: async (argv, { environment, write }) =>
+    check({ url: parseCheck(argv), apiKey: parseConfig(CheckConfig, environment).MARGAY_CHECK_KEY, write }),
+  'prepare-store': async (argv, { environment, logger }) => {
+    const replicaSet = parsePrepareStore(argv);
+    return prepareStore({ url: parseConfig(PrepareStoreConfig, environment).MARGAY_MONGODB_URL, replicaSet, logger });
+  },
+};
+
+export function findCommand([name]: readonly string[]): Command | undefined {
+  return name !== undefined && Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+}
