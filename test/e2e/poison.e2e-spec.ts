@@ -51,7 +51,7 @@ async function storedOf({ session }: Run, type: string): Promise<Stored[]> {
   return frames.map((text) => JSON.parse(text) as Stored).filter((event) => event.type === type);
 }
 
-it('parks a run that eats the memory of its runners, and finishes all its neighbours', async () => {
+it('pain 3: parks a run that eats the memory of its runners, and finishes all its neighbours', async () => {
   margay.script(
     byConversation(async ({ user, results }) => {
       if (user === 'eat') return answer(MEAL);
