@@ -27,6 +27,13 @@ export type {
   TerminateCommand,
 } from './command';
 export { CommitLoop, type CommitLoopOptions } from './commit-loop';
+export {
+  commitStoreContract,
+  type CommitStoreContractOptions,
+  type CommitStoreHarness,
+  type ContractCase,
+} from './contract/commit-store-contract';
+export { acceptCommand, createCommand, hashed, messageCommand, runRequest } from './contract/sample-commands';
 export { decide } from './decide';
 export { INTERRUPT_TEXT } from './decide-inbox';
 export { isRejected, type Accepted, type DecideRules, type Decision } from './decision';

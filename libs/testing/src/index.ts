@@ -1,5 +1,5 @@
-export { commitStoreContract, type CommitStoreContractOptions, type CommitStoreHarness } from './commit-store-contract';
-export { acceptCommand, createCommand, hashed, messageCommand, runRequest } from './log-commands';
+export { acceptCommand, createCommand, hashed, messageCommand, runRequest, type CommitStoreHarness } from '@margay/log';
+export { commitStoreContract } from './commit-store-contract';
 export { FakeSandbox, type FakeTool, type SandboxMemory } from './engine/fake-sandbox';
 export { journalContract, type ContractCase, type JournalHarness } from './engine/journal-contract';
 export { VirtualClock } from './engine/virtual-clock';

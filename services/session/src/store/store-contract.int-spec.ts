@@ -1,16 +1,14 @@
-import { performance } from 'node:perf_hooks';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { LeaseRepository } from '@margay/platform';
 import { RealStore, times } from '../spec/real-store';
 import { Projector } from './project';
+import { storeContract } from './store-contract';
 
 interface Row {
   _id: string;
   tenantId: string;
   c: number;
   text?: string;
-  left?: number;
-  rev?: number;
 }
 
 const real = new RealStore();
@@ -21,51 +19,16 @@ const bothRows = (name: string, index: number) => (index % 2 ? rows(name) : othe
 beforeAll(() => real.start(), 300_000);
 afterAll(() => real.stop());
 
-/** What repositories and budgets rest on, beside the log itself (docs/protocol.md §9). */
+/** The promises of docs/protocol.md §9; `margay doctor` asks the store of an installation the same. */
 describe('the document store', () => {
-  it('lets 200 conditional decrements of 50 leave 0', async () => {
-    await rows('budgets').insertOne({ _id: 'b', tenantId: 't', c: 1, left: 50 });
-    const taken = await Promise.all(
-      times(200, (i) => bothRows('budgets', i).updateOne({ _id: 'b', left: { $gte: 1 } }, { $inc: { left: -1 } })),
-    );
-    expect(taken.filter(({ matchedCount }) => matchedCount === 1)).toHaveLength(50);
-    expect(await rows('budgets').findOne({ _id: 'b' })).toMatchObject({ left: 0 });
-  });
+  const contract = new RealStore();
+  beforeAll(() => contract.start(), 300_000);
+  afterAll(() => contract.stop());
 
-  it('adds up 200 concurrent increments', async () => {
-    await rows('counters').insertOne({ _id: 'n', tenantId: 't', c: 0 });
-    await Promise.all(times(200, (i) => bothRows('counters', i).updateOne({ _id: 'n' }, { $inc: { c: 1 } })));
-    expect(await otherRows('counters').findOne({ _id: 'n' })).toMatchObject({ c: 200 });
-  });
-
-  it('lets one of 50 writers of a revision win', async () => {
-    await rows('revs').insertOne({ _id: 'r', tenantId: 't', c: 1, rev: 7 });
-    const written = await Promise.all(
-      times(50, (i) => bothRows('revs', i).updateOne({ _id: 'r', rev: 7 }, { $set: { rev: 8, text: String(i) } })),
-    );
-    expect(written.filter(({ matchedCount }) => matchedCount === 1)).toHaveLength(1);
-  });
-
-  it('reads pages of a long range; how fast is printed', async () => {
-    const key = (n: number): string => `s.${String(n).padStart(10, '0')}`;
-    for (let from = 0; from < 50_000; from += 1_000)
-      await rows('long').insertMany(
-        times(1_000, (i) => ({ _id: key(from + i), tenantId: 't', c: from + i, text: 'x'.repeat(500) })),
-      );
-    const tookMs: number[] = [];
-    for (let i = 0; i < 100; i++) {
-      const from = (i * 497) % 49_900;
-      const startedMs = performance.now();
-      const page = await rows('long')
-        .find({ _id: { $gte: key(from), $lte: key(from + 99) } })
-        .sort({ _id: 1 })
-        .toArray();
-      tookMs.push(performance.now() - startedMs);
-      expect(page.map(({ c }) => c)).toEqual(times(100, (n) => from + n));
-    }
-    const p95 = tookMs.toSorted((a, b) => a - b)[94] ?? 0;
-    process.stdout.write(`range of 100 of 50,000 documents: p95 ${p95.toFixed(1)} ms\n`);
-  }, 120_000);
+  const onRange = (p95Ms: number) =>
+    void process.stdout.write(`range of 100 of 50,000 documents: p95 ${p95Ms.toFixed(1)} ms\n`);
+  const databases = () => ({ db: contract.db, other: contract.otherDb });
+  it.each(storeContract(databases, { onRange }))('$title', ({ check }) => check(), 120_000);
 });
 
 describe('a projection', () => {

@@ -1,6 +1,7 @@
-import { bodyHash, type Command, type RunRequest } from '@margay/log';
+import { bodyHash } from '../build';
+import type { Command, RunRequest } from '../command';
 
-/** Commands of the session log with sensible fields; name what a test is about. */
+/** Commands of the session log with sensible fields; name what a check is about. */
 type Fields<K extends Command['kind']> = Partial<Omit<Extract<Command, { kind: K }>, 'kind'>>;
 
 export function createCommand(fields: Fields<'create'> = {}): Extract<Command, { kind: 'create' }> {
