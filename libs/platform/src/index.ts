@@ -39,7 +39,7 @@ export {
   type ServiceDefinition,
 } from './grpc/service-types';
 export { startTelemetry, type Telemetry } from './telemetry/telemetry';
-export { NatsBus, type BusListener, type NatsBusOptions } from './nats/nats-bus';
+export { NatsBus, serversOf, type BusListener, type NatsBusOptions } from './nats/nats-bus';
 // The store's driver is heavy: import it from `@margay/platform/mongo`, so only services with a store load it.
 export type { MongoConnection, MongoConnectionOptions } from './mongo/mongo-connection';
 export { isDuplicateKey, translateStoreError } from './mongo/mongo-errors';

@@ -1,7 +1,8 @@
 import { parseConfig, type Logger } from '@margay/platform';
 import { bootstrap, parseBootstrap } from './bootstrap/command';
 import { check, parseCheck } from './check';
-import { BootstrapConfig, CheckConfig, PrepareStoreConfig } from './config';
+import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from './config';
+import { doctor, parseDoctor } from './doctor/doctor';
 import { parsePrepareStore, prepareStore } from './prepare-store';
 
 export interface CommandContext {
@@ -11,7 +12,8 @@ export interface CommandContext {
   write: (line: string) => void;
 }
 
-type Command = (argv: readonly string[], context: CommandContext) => Promise<void>;
+/** @returns the exit code where it is not 0 */
+type Command = (argv: readonly string[], context: CommandContext) => Promise<number | void>;
 
 /** Commands that see to an installation; each throws where it fails. */
 const COMMANDS: Readonly<Record<string, Command>> = {
@@ -19,6 +21,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     bootstrap(parseBootstrap(argv, parseConfig(BootstrapConfig, environment).MARGAY_CELL), logger),
   check: async (argv, { environment, write }) =>
     check({ url: parseCheck(argv), apiKey: parseConfig(CheckConfig, environment).MARGAY_CHECK_KEY, write }),
+  doctor: async (argv, { environment, logger, write }) => {
+    const progress = (line: string) => logger.info({ line }, 'the doctor looks');
+    return doctor(parseDoctor(argv), { config: parseConfig(DoctorConfig, environment), write, progress });
+  },
   'prepare-store': async (argv, { environment, logger }) => {
     const replicaSet = parsePrepareStore(argv);
     return prepareStore({ url: parseConfig(PrepareStoreConfig, environment).MARGAY_MONGODB_URL, replicaSet, logger });

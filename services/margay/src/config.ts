@@ -30,5 +30,15 @@ export const PrepareStoreConfig = z.object({
   MARGAY_MONGODB_URL: z.string().describe('the document store'),
 });
 
+/** What the doctor looks at; whatever is missing is a finding, not an error. */
+export const DoctorConfig = z.object({
+  MARGAY_MONGODB_URL: z.string().optional().describe('the document store'),
+  MARGAY_MONGODB_DATABASE: z.string().default('margay_g0').describe('name of the database'),
+  MARGAY_NATS_URL: z.string().optional().describe('the NATS server'),
+  MARGAY_KEYS_DIR: z.string().optional().describe('folder of the keys'),
+  MARGAY_HOME: z.string().optional().describe('folder of workspaces and records'),
+});
+export type DoctorConfig = z.infer<typeof DoctorConfig>;
+
 /** The environment of this process, read here and nowhere else. */
 export const processEnvironment = (): NodeJS.ProcessEnv => process.env;

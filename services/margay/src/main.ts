@@ -18,7 +18,11 @@ async function main(): Promise<void> {
   if (process.argv[2] === RUN_ALONE) return (await import('@margay/agent-runner')).runAlone(processEnvironment());
   if (isOperatorCommand(process.argv.slice(2))) return operate();
   const command = findCommand(process.argv.slice(2));
-  if (command) return command(process.argv.slice(3), { environment: processEnvironment(), logger: commandLogger(), write: writeLine }); // prettier-ignore
+  if (command) {
+    const context = { environment: processEnvironment(), logger: commandLogger(), write: writeLine };
+    process.exitCode = (await command(process.argv.slice(3), context)) ?? 0;
+    return;
+  }
   const services = parseServices(process.argv.slice(2));
   const environment = processEnvironment();
   const running = await startMargay({ services, starters: STARTERS, environment, version: VERSION });

@@ -4,3 +4,5 @@ export { MongoCommitStore } from './commits/mongo-commit-store';
 export { OperatorStore } from './upkeep/operator-store';
 export { type Rebuilt } from './upkeep/rebuild';
 export { type Verification } from './upkeep/verify';
+export { clockSkewMs } from './store/store-clock';
+export { storeContract } from './store/store-contract';

@@ -1,0 +1,62 @@
+import { tmpdir } from 'node:os';
+import { parseArgs } from 'node:util';
+import { InvalidArgumentError } from '@margay/errors';
+import type { DoctorConfig } from '../config';
+import { checkKeys } from './check-keys';
+import { checkMachine } from './check-machine';
+import { checkNats } from './check-nats';
+import { checkStore } from './check-store';
+import { exitCodeOf, type Finding } from './finding';
+
+const USAGE = `Usage: margay.cjs doctor [--quick] [--json]
+Checks the document store, NATS, keys, clocks and disks that the environment names (docs/operating.md).
+--quick leaves out what the store promises, which takes half a minute and writes into a database of its own.`;
+
+export interface DoctorCommand {
+  isQuick: boolean;
+  asJson: boolean;
+}
+
+/** @throws InvalidArgumentError `usage` */
+export function parseDoctor(argv: readonly string[]): DoctorCommand {
+  try {
+    const flag = { type: 'boolean', default: false } as const;
+    const { quick, json } = parseArgs({ args: [...argv], options: { quick: flag, json: flag } }).values;
+    return { isQuick: quick, asJson: json };
+  } catch (error) {
+    throw new InvalidArgumentError('usage', `${(error as Error).message}\n${USAGE}`);
+  }
+}
+
+export interface DoctorContext {
+  config: DoctorConfig;
+  write: (line: string) => void;
+  progress: (line: string) => void;
+}
+
+/** @returns the exit code: 0 all is well, 1 warnings, 2 faults */
+export async function doctor({ isQuick, asJson }: DoctorCommand, context: DoctorContext): Promise<number> {
+  const findings = await examine(context, isQuick);
+  for (const finding of findings) context.write(asJson ? JSON.stringify(finding) : sentence(finding));
+  const code = exitCodeOf(findings);
+  if (!asJson) context.write(SUMMARIES[code]);
+  return code;
+}
+
+/** Everything that can be looked at from here. */
+export async function examine({ config, progress }: DoctorContext, isQuick: boolean): Promise<Finding[]> {
+  const store = { url: config.MARGAY_MONGODB_URL, database: config.MARGAY_MONGODB_DATABASE, withContract: !isQuick, progress }; // prettier-ignore
+  return [
+    ...(await checkMachine([config.MARGAY_HOME ?? tmpdir(), tmpdir()])),
+    ...(await checkKeys(config.MARGAY_KEYS_DIR)),
+    ...(await checkNats(config.MARGAY_NATS_URL)),
+    ...(await checkStore(store)),
+  ];
+}
+
+const SUMMARIES = ['all is well', 'it works, with warnings', 'something is wrong'] as const;
+const SIGNS = { ok: 'ok     ', warning: 'WARNING', fault: 'FAULT  ' } as const;
+
+function sentence({ check, status, detail, fix }: Finding): string {
+  return `${SIGNS[status]} ${check}: ${detail}${fix === undefined ? '' : `\n        fix: ${fix}`}`;
+}
