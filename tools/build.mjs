@@ -43,7 +43,6 @@ const EXTERNAL = [
   'kerberos',
   '@mongodb-js/zstd',
   'snappy',
-  'socks',
   'aws4',
   'gcp-metadata',
   '@aws-sdk/credential-providers',
