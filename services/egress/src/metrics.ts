@@ -1,0 +1,42 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { EgressRecord } from './audit/egress-record';
+
+/** What the egress proxy measures. */
+export class EgressMetrics {
+  private readonly requests: Counter<'decision' | 'reason'>;
+  private readonly bytes: Counter<'direction'>;
+
+  constructor(private readonly registry: Registry) {
+    const registers = [registry];
+    this.requests = new Counter({
+      name: 'margay_egress_requests_total',
+      help: 'Requests and tunnels that ended, by what became of them',
+      labelNames: ['decision', 'reason'],
+      registers,
+    });
+    this.bytes = new Counter({
+      name: 'margay_egress_bytes_total',
+      help: 'Bytes of content passed on, up to hosts and down from them',
+      labelNames: ['direction'],
+      registers,
+    });
+  }
+
+  /** Counts the open connections whenever somebody asks. */
+  show(countOpen: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name: 'margay_egress_connections',
+      help: 'Requests and tunnels that are open',
+      registers: [this.registry],
+      collect: () => gauge.set(countOpen()),
+    });
+  }
+
+  ended({ decision, reason }: EgressRecord): void {
+    this.requests.inc({ decision, reason: reason ?? 'none' });
+  }
+
+  passed(direction: 'up' | 'down', bytes: number): void {
+    this.bytes.inc({ direction }, bytes);
+  }
+}

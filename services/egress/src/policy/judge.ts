@@ -1,0 +1,48 @@
+import type { EgressCaller } from '@margay/contracts';
+import picomatch from 'picomatch';
+import { MODES, type EgressMode, type EgressPolicy, type EgressRule } from './egress-policy';
+import { matchesHost } from './host-name';
+
+/** What somebody wants to reach. */
+export interface Target {
+  host: string;
+  port: number;
+  /** Of a request that can be read; an encrypted one has neither. */
+  request?: { method: string; path: string };
+}
+
+export type Verdict =
+  { isAllowed: true; rule: string } | { isAllowed: false; rule?: string; why: 'mode_none' | 'no_rule' | 'unreadable' };
+
+/** The name that `public` goes by where no rule matches. */
+export const PUBLIC_RULE = 'public';
+
+/** The first rule that matches decides; without one nothing is allowed, unless everything public is. */
+export function judge(policy: EgressPolicy, maxMode: EgressMode, target: Target, caller: EgressCaller): Verdict {
+  const mode = narrower(policy.mode, maxMode);
+  if (mode === 'none') return { isAllowed: false, why: 'mode_none' };
+  const rule = policy.rules.find((candidate) => concerns(candidate, target, caller));
+  if (!rule) return mode === 'public' ? { isAllowed: true, rule: PUBLIC_RULE } : { isAllowed: false, why: 'no_rule' };
+  // Whether it would match cannot be seen, and a later, laxer rule must not decide in its stead.
+  if (rule.intercept && !target.request) return { isAllowed: false, rule: rule.id, why: 'unreadable' };
+  return { isAllowed: true, rule: rule.id };
+}
+
+function narrower(one: EgressMode, other: EgressMode): EgressMode {
+  return MODES.indexOf(one) < MODES.indexOf(other) ? one : other;
+}
+
+function concerns(rule: EgressRule, { host, port, request }: Target, caller: EgressCaller): boolean {
+  if (!rule.ports.includes(port) || !rule.hosts.some((pattern) => matchesHost(pattern, host))) return false;
+  if (rule.projects && !rule.projects.includes(caller.projectId ?? '')) return false;
+  if (rule.classes && !rule.classes.includes(caller.sandboxClass ?? '')) return false;
+  if (!request) return true;
+  if (rule.methods && !rule.methods.includes(request.method)) return false;
+  return !rule.paths || matchesPath(rule.paths, request.path);
+}
+
+/** Servers differ in what they make of an encoded slash, a backslash or two slashes; no pattern matches such a path. */
+function matchesPath(patterns: readonly string[], path: string): boolean {
+  if (/%2f|%5c|\\|\/\/|%00/i.test(path)) return false;
+  return patterns.some((pattern) => picomatch.isMatch(path, pattern, { dot: true, nonegate: true }));
+}

@@ -1,0 +1,32 @@
+/** What belongs to one connection (RFC 9110 §7.6.1), or to this proxy. */
+const HOP_BY_HOP = new Set([
+  ...['connection', 'proxy-connection', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
+  ...['proxy-authorization', 'proxy-authenticate', 'proxy-authentication-info'],
+]);
+
+export const EGRESS_HEADER = 'X-Margay-Egress';
+
+/** Headers for the host: those of the client but for the connection's own; the host is the one that was judged. */
+export function requestHeaders(raw: readonly string[], host: string): string[] {
+  const isChunked = pairs(raw).some(([name]) => name.toLowerCase() === 'transfer-encoding');
+  const kept = withoutHops(raw).filter(([name]) => name.toLowerCase() !== 'host');
+  return ['Host', host, ...kept.flat(), ...(isChunked ? ['Transfer-Encoding', 'chunked'] : []), 'Connection', 'close'];
+}
+
+/** Headers for the client; a host cannot speak in the name of the proxy. */
+export function responseHeaders(raw: readonly string[]): string[] {
+  return withoutHops(raw).filter(([name]) => name.toLowerCase() !== EGRESS_HEADER.toLowerCase()).flat(); // prettier-ignore
+}
+
+function withoutHops(raw: readonly string[]): [string, string][] {
+  const all = pairs(raw);
+  const named = all.filter(([name]) => name.toLowerCase() === 'connection').flatMap(([, value]) => value.split(','));
+  const dropped = new Set(named.map((name) => name.trim().toLowerCase()));
+  // Naming these as the connection's own must not take the framing away.
+  for (const name of ['content-length', 'host']) dropped.delete(name);
+  return all.filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase()) && !dropped.has(name.toLowerCase()));
+}
+
+function pairs(raw: readonly string[]): [string, string][] {
+  return Array.from({ length: raw.length / 2 }, (_, index) => [raw[index * 2] ?? '', raw[index * 2 + 1] ?? '']);
+}
