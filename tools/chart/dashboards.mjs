@@ -70,6 +70,11 @@ const BOARDS = {
       ],
       'Claims that failed': ['ops', { '{{reason}}': rate('margay_sandbox_claim_failures_total', 'reason') }],
       'Sandboxes lost': ['ops', { '{{cause}}': rate('margay_sandbox_lost_total', 'cause') }],
+      'Writes to the Kubernetes API': [
+        'ops',
+        { '{{verb}} {{kind}}': rate('margay_kubernetes_writes_total', 'verb, kind') },
+      ],
+      'Leftovers removed': ['ops', { '{{kind}}': rate('margay_sandbox_orphans_removed_total', 'kind') }],
       'Tool calls': ['ops', { '{{tool}} {{status}}': rate('margay_tool_call_duration_seconds_count', 'tool, status') }],
       'Time of a tool call, p95': ['s', { '{{tool}}': quantile(0.95, 'margay_tool_call_duration_seconds', 'tool') }],
       'Unknown outcomes': ['ops', { '{{cause}}': rate('margay_tool_unknown_outcomes_total', 'cause') }],

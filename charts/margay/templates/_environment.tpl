@@ -106,7 +106,21 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- end -}}
 
 {{- define "margay.toolExecutorEnvironment" -}}
-- { name: MARGAY_HOME, value: /margay/home }
+{{- with .Values.sandbox -}}
+- { name: MARGAY_SANDBOX_DRIVER, value: kubernetes }
+- { name: MARGAY_WORKSPACES_NAMESPACE, value: {{ $.Values.workspaces.namespace }} }
+- { name: MARGAY_INSTALL_ID, value: {{ include "margay.install" $ }} }
+- { name: MARGAY_SANDBOX_IMAGE, value: {{ include "margay.imageOf" (dict "root" $ "image" .image) }} }
+- { name: MARGAY_SANDBOX_PULL_POLICY, value: {{ $.Values.image.pullPolicy }} }
+{{- with .image.pullSecrets }}
+- { name: MARGAY_SANDBOX_PULL_SECRETS, value: {{ join "," . | quote }} }
+{{- end }}
+- { name: MARGAY_SANDBOX_IDLE_STOP_SECONDS, value: {{ .idleSeconds | int64 | quote }} }
+- { name: MARGAY_SANDBOX_TENANT_MAX, value: {{ .tenantMax | int64 | quote }} }
+{{- if .classes }}
+- { name: MARGAY_SANDBOX_CLASSES_FILE, value: /margay/classes/classes.yaml }
+{{- end }}
+{{- end }}
 {{- if .Values.toolExecutor.httpToolsSecret }}
 - { name: MARGAY_HTTP_TOOLS_FILE, value: /margay/http-tools/tools.json }
 {{- end }}

@@ -2,11 +2,11 @@
 
 {{- define "margay.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 28 | trimSuffix "-" -}}
 {{- else if contains "margay" .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 28 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-margay" (.Release.Name | trunc 33 | trimSuffix "-") -}}
+{{- printf "%s-margay" (.Release.Name | trunc 21 | trimSuffix "-") -}}
 {{- end -}}
 {{- end -}}
 
@@ -27,12 +27,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
 {{- define "margay.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}
-{{ printf "%s@%s" .repository .digest }}
-{{- else -}}
-{{ printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) }}
+{{- include "margay.imageOf" (dict "root" . "image" .Values.image) -}}
 {{- end -}}
+
+{{- define "margay.imageOf" -}}
+{{- if .image.digest -}}
+{{ printf "%s@%s" .image.repository .image.digest }}
+{{- else -}}
+{{ printf "%s:%s" .image.repository (.image.tag | default .root.Chart.AppVersion) }}
 {{- end -}}
 {{- end -}}
 

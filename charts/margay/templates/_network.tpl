@@ -170,7 +170,7 @@ spec:
 {{- define "margay.needs.sandboxes" -}}
 - to:
     - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .Values.workspaces.namespace }} } }
-      podSelector: { matchLabels: { app.kubernetes.io/managed-by: margay, margay.dev/install: {{ include "margay.install" . }} } }
+      podSelector: { matchLabels: { app.kubernetes.io/managed-by: margay, margay.dev/install: {{ include "margay.install" . }}, margay.dev/component: sandbox } }
   ports: [{ protocol: TCP, port: 7777 }]
 {{- end -}}
 

@@ -13,7 +13,12 @@ metadata:
     {{- with $values.pods.labels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with $values.pods.annotations }}
+  {{- $annotations := deepCopy $values.pods.annotations }}
+  {{- if and (has "tool-executor" .component.services) $values.sandbox.classes }}
+  {{- /* Classes are read at the start. */}}
+  {{- $annotations = set $annotations "margay.dev/classes" (toJson $values.sandbox.classes | sha256sum | trunc 16) }}
+  {{- end }}
+  {{- with $annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -141,7 +146,9 @@ readinessProbe:
 - { name: first-key, mountPath: /margay/first-key, readOnly: true }
 {{- end }}
 {{- if has "tool-executor" .component.services }}
-- { name: home, mountPath: /margay/home }
+{{- if .root.Values.sandbox.classes }}
+- { name: classes, mountPath: /margay/classes, readOnly: true }
+{{- end }}
 {{- if .root.Values.toolExecutor.httpToolsSecret }}
 - { name: http-tools, mountPath: /margay/http-tools, readOnly: true }
 {{- end }}
@@ -167,7 +174,9 @@ readinessProbe:
   secret: { secretName: {{ include "margay.firstKeySecret" .root }} }
 {{- end }}
 {{- if has "tool-executor" .component.services }}
-- { name: home, emptyDir: { sizeLimit: 1Gi } }
+{{- if .root.Values.sandbox.classes }}
+- { name: classes, configMap: { name: {{ include "margay.fullname" .root }}-sandbox-classes } }
+{{- end }}
 {{- if .root.Values.toolExecutor.httpToolsSecret }}
 - { name: http-tools, secret: { secretName: {{ .root.Values.toolExecutor.httpToolsSecret }} } }
 {{- end }}

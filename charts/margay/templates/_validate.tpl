@@ -60,6 +60,9 @@
 - 'networkPolicy.ingressFrom: empty, so the ingress controller does not reach the gateway; set its namespaceSelector or podSelector'
 {{- end }}
 {{- end }}
+{{- if and $values.sandbox.classes (not (hasKey $values.sandbox.classes "default")) }}
+- 'sandbox.classes: there is none called "default", which sessions use; set one'
+{{- end }}
 {{- if and $values.observability.otlp.endpoint $values.networkPolicy.enabled (not $values.networkPolicy.otlpTo) }}
 - 'networkPolicy.otlpTo: empty, so no trace leaves; set peers of the collector, or empty observability.otlp.endpoint'
 {{- end }}

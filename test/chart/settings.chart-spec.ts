@@ -1,0 +1,252 @@
+import { parse } from 'yaml';
+import { AgentRunnerConfig } from '../../services/agent-runner/src/config';
+import { ChannelConfig } from '../../services/channel/src/config';
+import { readConfig as readGatewayConfig } from '../../services/gateway/src/config';
+import { IdeManagerConfig } from '../../services/ide-manager/src/config';
+import { ProcessConfig } from '../../services/margay/src/config';
+import { McpPoolConfig } from '../../services/mcp-pool/src/config';
+import { SessionConfig } from '../../services/session/src/config';
+import { ToolExecutorConfig } from '../../services/tool-executor/src/config';
+import {
+  environmentOf,
+  EVALUATION,
+  EXTERNAL,
+  find,
+  ofKind,
+  readChartYaml,
+  render,
+  type KubernetesObject,
+} from './render';
+
+const SCHEMAS = {
+  session: SessionConfig,
+  'agent-runner': AgentRunnerConfig,
+  'tool-executor': ToolExecutorConfig,
+  'mcp-pool': McpPoolConfig,
+  'ide-manager': IdeManagerConfig,
+  channel: ChannelConfig,
+} as const;
+/** Read by Node, by OpenTelemetry, or only by Kubernetes itself. */
+const OTHERS = /^(HOME|NODE_OPTIONS|NODE_EXTRA_CA_CERTS|OTEL_\w+|NATS_PASSWORD)$/;
+/** The gateway's schema is not exported: its names are. */
+const GATEWAY =
+  /^MARGAY_(GATEWAY_LISTEN|SESSION_URL|TOOL_EXECUTOR_URL|NATS_URL|KEYS_DIR|CORS_ORIGIN|MAX_CONCURRENT_STREAMS|RATE_LIMIT_PER_SECOND|RATE_LIMIT_BURST|STREAM_DRAIN_SECONDS)$/;
+
+const servicesOf = ({ spec }: KubernetesObject): string[] => spec.template.spec.containers[0].args[1].split(',');
+const deploymentsOf = (values: object) => ofKind(render(values), 'Deployment');
+const environmentIn = (values: object, name: string) => environmentOf(find(render(values), 'Deployment', name));
+
+/** The environment as a process sees it: what comes from secrets is some text. */
+const asSeen = (deployment: KubernetesObject) =>
+  Object.fromEntries(
+    Object.entries(environmentOf(deployment)).map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : 'from-a-secret',
+    ]),
+  );
+
+describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces'])(
+  'the environment of %s',
+  (set) => {
+    const deployments = deploymentsOf(readChartYaml(`ci/${set}.yaml`) as object);
+
+    it('is one that every service starts with', () => {
+      for (const deployment of deployments) {
+        const environment = asSeen(deployment);
+        expect(ProcessConfig.safeParse(environment).error).toBeUndefined();
+        for (const service of servicesOf(deployment)) {
+          if (service === 'gateway') expect(() => readGatewayConfig(environment)).not.toThrow();
+          else {
+            const { error } = SCHEMAS[service as keyof typeof SCHEMAS].safeParse(environment);
+            expect([service, error?.issues]).toEqual([service, undefined]);
+          }
+        }
+      }
+    });
+
+    it('holds no variable that nobody reads', () => {
+      for (const deployment of deployments) {
+        const known = new Set(Object.keys(ProcessConfig.shape));
+        for (const service of servicesOf(deployment))
+          for (const name of Object.keys(SCHEMAS[service as keyof typeof SCHEMAS]?.shape ?? {})) known.add(name);
+        const unread = Object.keys(environmentOf(deployment)).filter((name) => {
+          const plain = name.replace(/_FILE$/, '');
+          return !known.has(plain) && !known.has(name) && !OTHERS.test(name) && !GATEWAY.test(name);
+        });
+        expect([servicesOf(deployment), unread]).toEqual([servicesOf(deployment), []]);
+      }
+    });
+
+    it('holds no secret in the clear', () => {
+      for (const deployment of deployments)
+        for (const [name, value] of Object.entries(environmentOf(deployment)))
+          if (/PASSWORD|API_KEY|TOKEN/.test(name) && typeof value === 'string') expect(value).toMatch(/^\/margay\//);
+    });
+  },
+);
+
+describe('settings reach those they are for', () => {
+  it('limits of the gateway', () => {
+    const gateway = { maxStreams: 500, rateLimit: { perSecond: 5, burst: 6 }, streamDrainSeconds: 3, corsOrigins: ['https://a.example', 'https://b.example'] }; // prettier-ignore
+    const environment = environmentIn({ ...EVALUATION, gateway }, 'margay-gateway');
+    expect(environment).toMatchObject({
+      MARGAY_MAX_CONCURRENT_STREAMS: '500',
+      MARGAY_RATE_LIMIT_PER_SECOND: '5',
+      MARGAY_RATE_LIMIT_BURST: '6',
+      MARGAY_STREAM_DRAIN_SECONDS: '3',
+      MARGAY_CORS_ORIGIN: 'https://a.example,https://b.example',
+    });
+  });
+
+  it('large numbers, in digits', () => {
+    const gateway = { maxStreams: 12_000_000 };
+    const environment = environmentIn({ ...EVALUATION, gateway }, 'margay-gateway');
+    expect(environment.MARGAY_MAX_CONCURRENT_STREAMS).toBe('12000000');
+  });
+
+  it('models, to session and runner alone', () => {
+    const models = { default: 'm', baseUrl: 'https://models.example.com/v1', existingSecret: 'k' };
+    for (const deployment of deploymentsOf({ ...EVALUATION, models })) {
+      const environment = environmentOf(deployment);
+      const [service] = servicesOf(deployment);
+      const isConcerned = service === 'session' || service === 'agent-runner';
+      expect([service, 'OPENAI_API_KEY' in environment, 'OPENAI_BASE_URL' in environment]).toEqual([service, isConcerned, isConcerned]); // prettier-ignore
+      expect(environment.MARGAY_MODEL).toBe(service === 'session' ? 'm' : undefined);
+    }
+  });
+
+  it('the store to session and tool-executor, the broker to gateway and session', () => {
+    for (const deployment of deploymentsOf(EXTERNAL)) {
+      const environment = environmentOf(deployment);
+      const [service = ''] = servicesOf(deployment);
+      expect([service, 'MARGAY_MONGODB_URL' in environment]).toEqual([service, ['session', 'tool-executor'].includes(service)]); // prettier-ignore
+      expect([service, 'MARGAY_NATS_URL' in environment]).toEqual([service, ['session', 'gateway'].includes(service)]);
+    }
+  });
+
+  it('the first key to session alone, or nobody where there is none', () => {
+    const mounting = (values: object) =>
+      deploymentsOf(values).filter(({ spec }) => JSON.stringify(spec.template).includes('/margay/first-key')).flatMap(servicesOf); // prettier-ignore
+    expect(mounting(EVALUATION)).toEqual(['session']);
+    expect(mounting({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k' } })).toEqual([]);
+  });
+
+  it('pools: slots and names to their runners, new runs to the first', () => {
+    const runner = {
+      pools: [
+        { name: 'large', replicas: 3, slots: 400 },
+        { name: 'default', replicas: 1, slots: 50 },
+      ],
+    };
+    const values = { ...EVALUATION, runner };
+    expect(environmentIn(values, 'margay-agent-runner-large')).toMatchObject({ MARGAY_POOL: 'large', MARGAY_RUNNER_SLOTS: '400' }); // prettier-ignore
+    expect(environmentIn(values, 'margay-agent-runner')).toMatchObject({ MARGAY_POOL: 'default', MARGAY_RUNNER_SLOTS: '50' }); // prettier-ignore
+    expect(environmentIn(values, 'margay-session').MARGAY_POOL).toBe('large');
+    expect(find(render(values), 'Deployment', 'margay-agent-runner-large').spec.replicas).toBe(3);
+  });
+
+  it('memory of runs driven alone is left beside the heap of the runner', () => {
+    const heapOf = (isolated: object) =>
+      Number(/size=(\d+)$/.exec(String(environmentIn({ ...EVALUATION, runner: { isolated } }, 'margay-agent-runner').NODE_OPTIONS))?.[1]); // prettier-ignore
+    expect(heapOf({ runs: 2, heapMb: 256 })).toBe(768);
+    expect(heapOf({ runs: 1, heapMb: 128 })).toBe(1056);
+  });
+
+  it('traces, in a share', () => {
+    const values = { ...EVALUATION, networkPolicy: { enabled: true, otlpTo: [{ podSelector: {} }] }, observability: { otlp: { endpoint: 'http://c:4318', sampling: 0.5 } } }; // prettier-ignore
+    expect(environmentIn(values, 'margay-channel')).toMatchObject({
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c:4318',
+      OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
+      OTEL_TRACES_SAMPLER_ARG: '0.5',
+    });
+    expect(environmentIn(EVALUATION, 'margay-channel')).not.toHaveProperty('OTEL_EXPORTER_OTLP_ENDPOINT');
+  });
+
+  it('authorities of one’s own', () => {
+    const deployment = find(render({ ...EVALUATION, caSecret: 'house-ca' }), 'Deployment', 'margay-session');
+    expect(environmentOf(deployment).NODE_EXTRA_CA_CERTS).toBe('/margay/ca/ca.crt');
+    expect(deployment.spec.template.spec.volumes).toContainEqual({ name: 'ca', secret: { secretName: 'house-ca' } });
+  });
+
+  it('tools of the operator, to tool-executor', () => {
+    const values = { ...EVALUATION, toolExecutor: { httpToolsSecret: 't' } };
+    expect(environmentIn(values, 'margay-tool-executor').MARGAY_HTTP_TOOLS_FILE).toBe('/margay/http-tools/tools.json');
+    expect(environmentIn(values, 'margay-session')).not.toHaveProperty('MARGAY_HTTP_TOOLS_FILE');
+  });
+
+  it('sandboxes: their image, limits and classes, to tool-executor', () => {
+    const objects = render(readChartYaml('ci/own-workspaces.yaml') as object);
+    const executor = find(objects, 'Deployment', 'margay-tool-executor');
+    expect(environmentOf(executor)).toMatchObject({
+      MARGAY_SANDBOX_DRIVER: 'kubernetes',
+      MARGAY_WORKSPACES_NAMESPACE: 'team-sandboxes',
+      MARGAY_INSTALL_ID: 'agents.margay',
+      MARGAY_SANDBOX_IMAGE: 'images.example.com/margay-sandbox:0.1.0',
+      MARGAY_SANDBOX_PULL_SECRETS: 'registry',
+      MARGAY_SANDBOX_IDLE_STOP_SECONDS: '300',
+      MARGAY_SANDBOX_TENANT_MAX: '5',
+      MARGAY_SANDBOX_CLASSES_FILE: '/margay/classes/classes.yaml',
+    });
+    const { data } = find(objects, 'ConfigMap', 'margay-sandbox-classes');
+    expect(parse(data['classes.yaml'])).toMatchObject({ default: { workspace: '20Gi', warm: { min: 1, max: 4 } } });
+    expect(environmentIn(EVALUATION, 'margay-tool-executor')).not.toHaveProperty('MARGAY_SANDBOX_CLASSES_FILE');
+  });
+
+  it('other classes start another tool-executor, and nothing else', () => {
+    const withImage = (workspace: string) => {
+      const values = readChartYaml('ci/own-workspaces.yaml') as {
+        sandbox: { classes: { default: { workspace: string } } };
+      };
+      values.sandbox.classes.default.workspace = workspace;
+      return ofKind(render(values), 'Deployment');
+    };
+    const [one, other] = [withImage('1Gi'), withImage('2Gi')];
+    const changed = one.filter((deployment, index) => JSON.stringify(deployment) !== JSON.stringify(other[index]));
+    expect(changed.map(({ metadata }) => metadata.name)).toEqual(['margay-tool-executor']);
+  });
+
+  it('further variables come last, so that they win', () => {
+    const values = { ...EVALUATION, session: { extraEnv: [{ name: 'MARGAY_LOG_LEVEL', value: 'debug' }] } };
+    expect(environmentIn(values, 'margay-session').MARGAY_LOG_LEVEL).toBe('debug');
+  });
+
+  it('what is laid over a Deployment keeps the rest', () => {
+    const values = {
+      ...EVALUATION,
+      channel: { merge: { spec: { minReadySeconds: 7 }, metadata: { annotations: { a: 'b' } } } },
+    };
+    const { spec, metadata } = find(render(values), 'Deployment', 'margay-channel');
+    expect([spec.minReadySeconds, spec.replicas, metadata.annotations]).toEqual([7, 1, { a: 'b' }]);
+  });
+});
+
+describe('images', () => {
+  const imageOf = (image: object) => find(render({ ...EVALUATION, image }), 'Deployment', 'margay-session').spec.template.spec.containers[0].image; // prettier-ignore
+  const digest = `sha256:${'a'.repeat(64)}`;
+
+  it.each([
+    [{}, 'margay:0.1.0'],
+    [{ repository: 'images.example.com/m', tag: 'x' }, 'images.example.com/m:x'],
+    [{ tag: 'x', digest }, `margay@${digest}`],
+  ])('%j', (image, expected) => {
+    expect(imageOf(image)).toBe(expected);
+  });
+});
+
+describe('names', () => {
+  const nameIn = (values: object, release?: string) => ofKind(render(values, { ...(release && { release }) }), 'Deployment')[0]?.metadata.name; // prettier-ignore
+
+  it.each([
+    [EVALUATION, 'margay', 'margay-gateway'],
+    [EVALUATION, 'team', 'team-margay-gateway'],
+    [EVALUATION, 'my-margay', 'my-margay-gateway'],
+    [{ ...EVALUATION, fullnameOverride: 'agents' }, 'team', 'agents-gateway'],
+  ])('of %j as release %s', (values, release, expected) => {
+    expect(nameIn(values, release)).toBe(expected);
+  });
+
+  it('stay short enough for labels and DNS', () => {
+    const objects = render({ ...EVALUATION, runner: { pools: [{ name: 'a'.repeat(20), replicas: 1, slots: 1 }] } }, { release: 'r'.repeat(53) }); // prettier-ignore
+    for (const { metadata } of objects) expect(metadata.name.length).toBeLessThanOrEqual(63);
+  });
+});
