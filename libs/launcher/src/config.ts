@@ -7,6 +7,8 @@ export interface LauncherConfig {
   natsUrl?: string;
   /** `MARGAY_MONGODB_URL`: a document store that already runs. */
   mongodbUrl?: string;
+  /** `MARGAY_EGRESS_POLICY_FILE`: who may reach what outside, see docs/egress.md. */
+  egressPolicyFile?: string;
   /** `$XDG_CACHE_HOME/margay`, else `~/.cache/margay`: fetched servers, one folder per name and version. */
   cacheDirectory: string;
   /** Folders of `PATH`, in order. */
@@ -19,6 +21,7 @@ export function launcherConfig(environment: NodeJS.ProcessEnv = process.env): La
   return {
     ...(environment.MARGAY_NATS_URL && { natsUrl: environment.MARGAY_NATS_URL }),
     ...(environment.MARGAY_MONGODB_URL && { mongodbUrl: environment.MARGAY_MONGODB_URL }),
+    ...(environment.MARGAY_EGRESS_POLICY_FILE && { egressPolicyFile: environment.MARGAY_EGRESS_POLICY_FILE }),
     cacheDirectory: join(environment.XDG_CACHE_HOME || join(homedir(), '.cache'), 'margay'),
     path: (environment.PATH ?? '').split(delimiter).filter((folder) => folder !== ''),
     environment: { ...environment },

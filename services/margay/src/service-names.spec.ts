@@ -17,7 +17,7 @@ describe('parseServices', () => {
     const attempt = () => parseServices(['--services', 'gatway,sesion,frobnicator']);
     expect(attempt).toThrow('There is no service "gatway"; did you mean gateway?');
     expect(attempt).toThrow('There is no service "sesion"; did you mean session?');
-    expect(attempt).toThrow('There is no service "frobnicator"; there are tool-executor,');
+    expect(attempt).toThrow('There is no service "frobnicator"; there are egress, tool-executor,');
   });
 
   it.each([

@@ -3,6 +3,7 @@ import { closest, distance } from 'fastest-levenshtein';
 
 /** In the order in which they start: whoever calls another comes after it. They close in reverse. */
 export const SERVICE_NAMES = [
+  'egress',
   'tool-executor',
   'mcp-pool',
   'ide-manager',

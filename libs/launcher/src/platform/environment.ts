@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { freePorts } from '../processes/ports';
 import type { PlannedProcess, ServiceName } from './services';
 
@@ -45,6 +46,7 @@ export interface PlatformFacts {
   mongodbUrl: string;
   database?: string;
   sandboxdEntry?: string;
+  egressPolicyFile?: string;
 }
 
 /** The environment of one process. A runner gets neither the store nor the first API key. */
@@ -69,9 +71,21 @@ export function processEnvironment(
     MARGAY_STREAM_DRAIN_SECONDS: '0.5',
     MARGAY_SANDBOX_DRIVER: 'process',
     MARGAY_SANDBOXD_ENTRY: facts.sandboxdEntry,
+    ...egressEnvironment(planned, facts),
     MARGAY_GATEWAY_LISTEN: addresses.gateway[planned.name] ?? Object.values(addresses.gateway)[0],
     MARGAY_MANAGEMENT_LISTEN: addresses.management[planned.name],
     ...grpcEnvironment(planned.name, addresses),
+  };
+}
+
+/** The proxy and tool-executor meet at a private socket; undefined also takes away what this process inherited. */
+function egressEnvironment({ services }: PlannedProcess, { home, egressPolicyFile }: PlatformFacts): NodeJS.ProcessEnv {
+  const isEgress = services.includes('egress');
+  const isPart = isEgress || services.includes('tool-executor');
+  const hasEgress = egressPolicyFile !== undefined;
+  return {
+    MARGAY_EGRESS_POLICY_FILE: isEgress ? egressPolicyFile : undefined,
+    MARGAY_EGRESS_LOCAL_SOCKET: isPart && hasEgress ? join(home, 'egress', 'relay.sock') : undefined,
   };
 }
 

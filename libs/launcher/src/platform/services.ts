@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from '@margay/errors';
 
-/** The seven services, as `--services` of the margay entry names them. */
+/** The seven services and the egress proxy, as `--services` of the margay entry names them. */
 export const SERVICES = [
   'gateway',
   'session',
@@ -8,6 +8,7 @@ export const SERVICES = [
   'mcp-pool',
   'ide-manager',
   'channel',
+  'egress',
   'agent-runner',
 ] as const;
 export type ServiceName = (typeof SERVICES)[number];
@@ -26,9 +27,12 @@ export interface PlannedProcess {
  */
 export type Replicas = Partial<Record<'gateway' | 'session' | 'agent-runner', number>>;
 
-/** A runner is always a process of its own: a crash in it must not stop leases or streams. */
-export function planProcesses(mode: PlatformMode, replicas: Replicas = {}): PlannedProcess[] {
-  const control = SERVICES.filter((service) => service !== 'agent-runner');
+/**
+ * A runner is always a process of its own: a crash in it must not stop leases or streams. Without `hasEgress` sandboxes
+ * reach nothing outside.
+ */
+export function planProcesses(mode: PlatformMode, replicas: Replicas = {}, hasEgress = false): PlannedProcess[] {
+  const control = SERVICES.filter((service) => service !== 'agent-runner' && (hasEgress || service !== 'egress'));
   const runners = replicate('agent-runner', replicas);
   if (mode === 'split') return [...control.flatMap((service) => replicate(service, replicas)), ...runners];
   const several = control.find((service) => countOf(service, replicas) > 1);

@@ -1,5 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { FAKE_MARGAY, temporaryFolder } from '../fixtures.testing';
 import { findIdentity } from '../processes/process-identity';
 import type { Life } from './platform-process';
@@ -67,6 +67,30 @@ describe('startPlatform', () => {
     expect(processes).toHaveLength(7);
     expect(new Set(processes.map((process) => process.pid)).size).toBe(7);
   });
+
+  it.each(['combined', 'split'] as const)(
+    'brings up the egress proxy with a policy alone, in %s mode',
+    async (mode) => {
+      const seen: Record<string, NodeJS.ProcessEnv> = {};
+      const adapt = async (name: string, env: NodeJS.ProcessEnv) => {
+        seen[name] = env;
+        return {};
+      };
+      const { processes } = await start(FAKE_MARGAY, { mode, adapt, egressPolicyFile: 'policy.json' });
+      const name = mode === 'split' ? 'egress' : 'control';
+      expect(processes.map((process) => process.name)).toContain(name);
+      const socket = join(folder.path, 'home/egress/relay.sock');
+      expect(seen[name]).toMatchObject({
+        MARGAY_EGRESS_POLICY_FILE: resolve('policy.json'),
+        MARGAY_EGRESS_LOCAL_SOCKET: socket,
+      });
+      expect(seen[mode === 'split' ? 'tool-executor' : 'control']?.MARGAY_EGRESS_LOCAL_SOCKET).toBe(socket);
+      expect(seen['agent-runner']).toMatchObject({
+        MARGAY_EGRESS_POLICY_FILE: undefined,
+        MARGAY_EGRESS_LOCAL_SOCKET: undefined,
+      });
+    },
+  );
 
   it('gives replicas addresses of their own, and their clients all of them', async () => {
     const seen: Record<string, NodeJS.ProcessEnv> = {};

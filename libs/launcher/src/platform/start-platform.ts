@@ -1,5 +1,5 @@
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { NotFoundError } from '@margay/errors';
 import type { PidLedger } from '../processes/pid-ledger';
 import type { ProcessExit } from '../processes/supervised-process';
@@ -32,6 +32,8 @@ export interface StartPlatformOptions {
   entry: string;
   /** The sandboxd bundle. */
   sandboxdEntry?: string;
+  /** Who may reach what outside, see docs/egress.md; without it sandboxes reach nothing. */
+  egressPolicyFile?: string;
   /** Added to the environment of every process. */
   env?: Readonly<NodeJS.ProcessEnv>;
   /** Told the environment of each process before its first start; what it answers is added: e.g. another address to dial. */
@@ -73,7 +75,7 @@ export async function startPlatform(options: StartPlatformOptions): Promise<Plat
   const { mode = 'combined', runners = 1, replicas, gatewayPort } = options;
   const facts = await prepareHome(options);
   const apiKey = await ensureBootstrapKey(facts.bootstrapKeyFile);
-  const plan = planProcesses(mode, { 'agent-runner': runners, ...replicas });
+  const plan = planProcesses(mode, { 'agent-runner': runners, ...replicas }, facts.egressPolicyFile !== undefined);
   const addresses = await allocateAddresses(plan, gatewayPort);
   const processes = await Promise.all(plan.map((planned) => platformProcess(planned, options, facts, addresses)));
   const platform = new LocalPlatform(processes, addresses, apiKey, facts.bootstrapKeyFile);
@@ -91,7 +93,7 @@ export async function startPlatform(options: StartPlatformOptions): Promise<Plat
 }
 
 async function prepareHome(options: StartPlatformOptions): Promise<PlatformFacts> {
-  const { home, nats, store, database, sandboxdEntry } = options;
+  const { home, nats, store, database, sandboxdEntry, egressPolicyFile } = options;
   const keysDirectory = join(home, 'keys');
   // Sandboxes run under other user ids and must get through to their workspaces; what is secret has modes of its own.
   await mkdir(home, { recursive: true, mode: 0o711 });
@@ -104,6 +106,7 @@ async function prepareHome(options: StartPlatformOptions): Promise<PlatformFacts
     mongodbUrl: store.url,
     ...(database !== undefined && { database }),
     ...(sandboxdEntry !== undefined && { sandboxdEntry }),
+    ...(egressPolicyFile !== undefined && { egressPolicyFile: resolve(egressPolicyFile) }),
   };
 }
 

@@ -124,6 +124,7 @@ class LocalRun {
         store: servers.store,
         entry: join(root, 'dist/margay.cjs'),
         sandboxdEntry: join(root, 'dist/sandboxd.cjs'),
+        ...(this.config.egressPolicyFile !== undefined && { egressPolicyFile: this.config.egressPolicyFile }),
         gatewayPort: await this.gatewayPort(),
         respawn: true,
         signal: this.command.signal,
