@@ -2,6 +2,7 @@
 //
 //   node tools/images.mjs                        all of them, as OCI archives in dist/images
 //   node tools/images.mjs margay --out FOLDER    one of them, somewhere else
+//   node tools/images.mjs --built                of the bundles as they lie in dist
 //   node tools/images.mjs --rootfs NAME FOLDER   our files of one image alone, which the Dockerfile takes
 //   node tools/images.mjs --folder FOLDER --name REFERENCE --entrypoint PATH --out FILE [--user UID:GID]
 import { spawn } from 'node:child_process';
@@ -16,6 +17,7 @@ import { progress, root, runCommand } from './prepare.mjs';
 
 const cacheFolder = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'margay/images');
 const OPTIONS = {
+  built: { type: 'boolean' },
   out: { type: 'string' },
   rootfs: { type: 'string' },
   folder: { type: 'string' },
@@ -27,7 +29,7 @@ const OPTIONS = {
 async function main() {
   const { values, positionals } = parseArgs({ options: OPTIONS, allowPositionals: true });
   if (values.folder) return fromFolder(values);
-  await (await import('./build.mjs')).build(progress);
+  if (!values.built) await (await import('./build.mjs')).build(progress);
   if (values.rootfs) return writeRootfs(values.rootfs, positionals[0]);
   for (const { name, archive, digest, bytes } of await makeImages(positionals, { out: values.out }))
     console.log(`${name}  ${archive}  ${digest}  ${(bytes / 1e6).toFixed(1)} MB`);

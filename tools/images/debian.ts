@@ -32,30 +32,38 @@ export async function debianLayer(
   progress: (line: string) => void,
 ): Promise<Layer> {
   const folder = join(cacheFolder, 'debian');
-  await mkdir(join(folder, 'archives/partial'), { recursive: true });
-  await writeFile(join(folder, 'status'), ''); // nothing is installed: apt lists all that is needed
-  const listed = await apt(folder, ['--print-uris', 'install', ...packages]);
-  const archives = [...listed.matchAll(/^'.*' (\S+\.deb) /gm)]
-    .map(([, name]) => name ?? '')
-    .filter((name) => !UNWANTED.includes(name.slice(0, name.indexOf('_'))))
-    .sort();
+  const archives = await listArchives(folder, packages);
   return {
     key: `debian ${sha256(JSON.stringify([archives, ALTERNATIVES, String(WITHOUT), SKELETON]))}`,
     withEntries: async (write) => {
       progress(`fetching and unpacking ${archives.length} Debian packages`);
-      await apt(folder, ['--download-only', 'install', ...packages]);
-      const files = archives.map((name) => join(folder, 'archives', name));
-      const written = await unpacked(files, write);
+      await apt(folder, 'archives', ['--download-only', 'install', ...packages]);
+      const written = await unpacked(
+        archives.map((name) => join(folder, 'archives', name)),
+        write,
+      );
       await rm(join(folder, 'archives'), { recursive: true, force: true });
       return written;
     },
   };
 }
 
-async function apt(folder: string, args: readonly string[]): Promise<string> {
+/** Names of the archives of these packages and of all that they depend on. */
+async function listArchives(folder: string, packages: readonly string[]): Promise<string[]> {
+  // apt lists what it would fetch, which is not what lies there already: it looks into a folder where nothing does.
+  const listed = await apt(folder, 'none', ['--print-uris', 'install', ...packages]);
+  const names = [...listed.matchAll(/^'.*' (\S+\.deb) /gm)].map(([, name]) => name ?? '').sort();
+  const missing = packages.filter((name) => !names.some((archive) => archive.startsWith(`${name}_`)));
+  if (missing.length > 0) throw new Error(`apt resolved the sandbox's packages without ${missing.join(', ')}`);
+  return names.filter((name) => !UNWANTED.includes(name.slice(0, name.indexOf('_'))));
+}
+
+async function apt(folder: string, archives: string, args: readonly string[]): Promise<string> {
+  await mkdir(join(folder, archives, 'partial'), { recursive: true });
+  await writeFile(join(folder, 'status'), ''); // nothing is installed: all that is needed has to come
   const options = {
     'Dir::State::status': join(folder, 'status'),
-    'Dir::Cache::archives': join(folder, 'archives'),
+    'Dir::Cache::archives': join(folder, archives),
     'Debug::NoLocking': '1',
     'APT::Install-Recommends': 'false',
     'APT::Sandbox::User': 'root', // the cache may lie where apt's own user has no access
