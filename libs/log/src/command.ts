@@ -137,6 +137,14 @@ export interface TakeoverCommand extends Identified {
   cause: LeaveCause;
 }
 
+/** Ends a run that nobody may go on with before somebody has looked at it, whatever it is doing. */
+export interface ParkCommand extends Identified {
+  kind: 'park';
+  runId: string;
+  /** `needs_review`: the store was restored from a backup, and what the run did since is not in it. */
+  reason: 'needs_review';
+}
+
 interface RunnerScoped extends Identified {
   runId: string;
   epoch: number;
@@ -204,6 +212,7 @@ export type Command =
   | RecoverCommand
   | ClaimCommand
   | TakeoverCommand
+  | ParkCommand
   | RunnerCommand;
 
 export type { LogRecord };

@@ -3,6 +3,7 @@ import type {
   Completion,
   FinishCommand,
   LeaveCause,
+  ParkCommand,
   ReleaseCommand,
   Rejection,
   StepCommand,
@@ -82,6 +83,16 @@ function leave(head: Head, run: HeadRun, cause: LeaveCause, ts: number, rules: D
     records: [],
     answer: { run_id: run.id, epoch },
   };
+}
+
+/** The run ends as it stands; a person may retry it or go on. */
+export function park(head: Head, { runId, reason }: ParkCommand): Decision {
+  const { run } = head;
+  if (run?.id !== runId) return reject('lost', `run ${runId} is over already`);
+  const error = `${reason}: the store was restored from a backup; what the run did since then is not known here`;
+  const completion = { done: true, done_reason: 'error', task_result: null, error, last_error: error, failure_reason: reason }; // prettier-ignore
+  const parked = endRun(head, run, { text: `(Run interrupted by error: ${error})` }, completion);
+  return { ...parked, answer: { run_id: run.id } };
 }
 
 type OwnedCommand = ReleaseCommand | StepCommand | FinishCommand;

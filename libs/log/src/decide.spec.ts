@@ -28,6 +28,7 @@ const cancel: Command = { kind: 'cancel', commitId: 'cancel' };
 const terminate: Command = { kind: 'terminate', commitId: 'terminate', cancelledTriggers: 2 };
 const claim: Command = { kind: 'claim', commitId: 'claim', runId: RUN_ID, epoch: 1, owner: 'runner' };
 const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'lease' };
+const park: Command = { kind: 'park', commitId: 'park', runId: RUN_ID, reason: 'needs_review' };
 const owned = { runId: RUN_ID, epoch: 2 };
 const release: Command = { kind: 'release', commitId: 'release', ...owned, cause: 'drain' };
 const step: Command = { kind: 'step', commitId: 'step', ...owned, events: [], records: [] };
@@ -80,6 +81,7 @@ const TABLE: [command: Command, ...outcomes: Outcome[]][] = [
   [terminate, 'session_not_found', ...Array<Outcome>(7).fill('ok'), 'session_terminated'],
   [claim, 'session_not_found', 'lost', 'ok', 'lost', 'lost', 'lost', 'lost', 'lost', 'lost'],
   [takeover, 'session_not_found', 'lost', 'lost', 'ok', 'ok', 'lost', 'lost', 'lost', 'lost'],
+  [park, 'session_not_found', 'lost', ...Array<Outcome>(5).fill('ok'), 'lost', 'lost'],
   [release, 'session_not_found', 'fenced', 'fenced', 'ok', 'ok', 'fenced', 'fenced', 'fenced', 'fenced'],
   [step, 'session_not_found', 'fenced', 'fenced', 'ok', 'ok', 'fenced', 'fenced', 'fenced', 'fenced'],
   [finish, 'session_not_found', 'fenced', 'fenced', 'ok', 'inbox', 'fenced', 'fenced', 'fenced', 'fenced'],
@@ -184,6 +186,21 @@ describe('decide', () => {
       sandbox: null,
       lastRun: { id: RUN_ID, done: true, doneReason: 'completed' },
     });
+  });
+
+  it('parks a run for review in whatever state it is, with a completion that says so', () => {
+    for (const state of ['queued', 'running', 'running with a message', 'requeued'] as const) {
+      const { head, events } = accepted(HEADS[state], park);
+      expect(head).toMatchObject({
+        run: null,
+        epoch: HEADS[state].epoch + 1,
+        lastRun: { failureReason: 'needs_review' },
+      });
+      expect(events.at(-1)?.event).toMatchObject({
+        type: 'completion',
+        payload: { done_reason: 'error', failure_reason: 'needs_review' },
+      });
+    }
   });
 
   it('says in the completion of a cancel how many messages stayed unread', () => {

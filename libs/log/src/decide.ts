@@ -9,7 +9,7 @@ import type {
 } from './command';
 import { answer, expire, interrupt, steer } from './decide-inbox';
 import { recover } from './decide-recover';
-import { claim, endRun, finish, ownRun, release, step, takeover } from './decide-run';
+import { claim, endRun, finish, ownRun, park, release, step, takeover } from './decide-run';
 import { startRun } from './decide-start';
 import { ALL_DECIDE_RULES, isRejected, reject, type Accepted, type DecideRules, type Decision } from './decision';
 import { HEAD_MAX_BYTES, type Head, type HeadRun } from './head';
@@ -75,6 +75,8 @@ function decideKind(head: Head, command: Command, ts: number, rules: DecideRules
       return claim(head, command);
     case 'takeover':
       return takeover(head, command, ts, rules);
+    case 'park':
+      return park(head, command);
     case 'release':
       return ownRun(head, command, rules, (run) => release(head, run, command, ts, rules));
     case 'step':
@@ -93,6 +95,7 @@ function terminated(command: Command): Decision {
       return reject('fenced', 'the session is terminated');
     case 'claim':
     case 'takeover':
+    case 'park':
       return reject('lost', 'the session is terminated');
     default:
       return reject('session_terminated', 'Session is permanently terminated');

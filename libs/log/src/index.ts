@@ -15,6 +15,7 @@ export type {
   InterruptCommand,
   LeaveCause,
   MessageCommand,
+  ParkCommand,
   QuestionOutcome,
   RecoverCommand,
   RejectReason,

@@ -49,6 +49,7 @@ export { type Check, type CheckKind, type HealthReport } from './management/heal
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
 export { LabelLimit } from './management/label-limit';
 export { WorkWatch } from './management/work-watch';
+export { storeGenerationOf } from './store-generation';
 export { Shutdown, type ShutdownOptions } from './shutdown';
 export { type RunningService, type ServiceShared, type StartService } from './service';
 export {

@@ -5,7 +5,8 @@ const context = { environment: {}, logger: createLogger({ service: 'spec', level
 
 describe('commands that see to an installation', () => {
   it('are told from services and from other words', () => {
-    for (const name of ['bootstrap', 'check', 'doctor', 'prepare-store']) expect(findCommand([name])).toBeDefined();
+    for (const name of ['backup', 'bootstrap', 'check', 'doctor', 'prepare-store', 'restore'])
+      expect(findCommand([name])).toBeDefined();
     for (const argv of [[], ['--services', 'check'], ['toString'], ['verify']])
       expect(findCommand(argv)).toBeUndefined();
   });

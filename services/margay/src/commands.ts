@@ -1,4 +1,5 @@
 import { parseConfig, type Logger } from '@margay/platform';
+import { parseBackup, parseRestore, runBackup, runRestore, type BackupContext } from './backup/commands';
 import { bootstrap, parseBootstrap } from './bootstrap/command';
 import { check, parseCheck } from './check';
 import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from './config';
@@ -17,6 +18,10 @@ type Command = (argv: readonly string[], context: CommandContext) => Promise<num
 
 /** Commands that see to an installation; each throws where it fails. */
 const COMMANDS: Readonly<Record<string, Command>> = {
+  backup: async (argv, context) => {
+    const command = parseBackup(argv);
+    return runBackup(command, await backupContext(context));
+  },
   bootstrap: async (argv, { environment, logger }) =>
     bootstrap(parseBootstrap(argv, parseConfig(BootstrapConfig, environment).MARGAY_CELL), logger),
   check: async (argv, { environment, write }) =>
@@ -29,7 +34,18 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     const replicaSet = parsePrepareStore(argv);
     return prepareStore({ url: parseConfig(PrepareStoreConfig, environment).MARGAY_MONGODB_URL, replicaSet, logger });
   },
+  restore: async (argv, context) => {
+    const command = parseRestore(argv);
+    return runRestore(command, await backupContext(context));
+  },
 };
+
+/** Loaded when asked for: the store's driver is heavy. */
+async function backupContext({ environment, logger, write }: CommandContext): Promise<BackupContext> {
+  const { checkBackup, findManifest, OperatorStore } = await import('@margay/session');
+  const open = () => OperatorStore.open(environment, logger);
+  return { open, checkBackup, findManifest, write, now: () => new Date() };
+}
 
 export function findCommand([name]: readonly string[]): Command | undefined {
   return name !== undefined && Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;

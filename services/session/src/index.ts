@@ -6,3 +6,6 @@ export { type Rebuilt } from './upkeep/rebuild';
 export { type Verification } from './upkeep/verify';
 export { clockSkewMs } from './store/store-clock';
 export { storeContract } from './store/store-contract';
+export { checkBackup, type BackupCheck } from './backup/check-backup';
+export { findManifest, type Manifest } from './backup/backup-format';
+export { type Restored } from './backup/restore-backup';

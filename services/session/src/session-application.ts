@@ -8,6 +8,7 @@ import {
   type ManagementServer,
   type MongoConnection,
   type NatsBus,
+  storeGenerationOf,
   WorkWatch,
 } from '@margay/platform';
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
@@ -92,7 +93,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const projects = new ProjectsService(config);
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
-    const grants = new RunGrants(keys, projects);
+    const grants = new RunGrants(keys, projects, storeGenerationOf(config.MARGAY_MONGODB_DATABASE));
     const effects = new EffectsService({ store, ...rows, executor, logger });
     const dispatch = new Dispatch({ config, log, effects, grants, bus, leases, rows, metrics, logger });
     const journals = new JournalRegistry(store, logger);

@@ -3,14 +3,13 @@ import type { Head, HeadRun } from '@margay/log';
 import type { KeyRing } from '@margay/platform';
 import type { ProjectsService } from '../projects/projects.service';
 
-/** Generation of the store; a restore raises it, so that older grants open nothing. */
-const STORE_GENERATION = 0;
-
 /** Signs what the owner of a run may touch. */
 export class RunGrants {
   constructor(
     private readonly keys: KeyRing,
     private readonly projects: ProjectsService,
+    /** Of the store; a restore raises it, so that older grants open nothing. */
+    private readonly storeGeneration: number,
   ) {}
 
   sign(head: Head, run: HeadRun, epoch: number): Promise<string> {
@@ -20,7 +19,7 @@ export class RunGrants {
       sessionId: head.sessionId,
       runId: run.id,
       epoch,
-      storeGeneration: STORE_GENERATION,
+      storeGeneration: this.storeGeneration,
       principal: run.principal,
       workspace: this.projects.workspaceOf(head.binding),
     };

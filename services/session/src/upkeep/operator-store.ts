@@ -1,6 +1,12 @@
 import { NotFoundError } from '@margay/errors';
 import { MongoConnection } from '@margay/platform/mongo';
 import { parseConfig, type Logger } from '@margay/platform';
+import type { Db } from 'mongodb';
+import type { Manifest } from '../backup/backup-format';
+import { noteBackup } from '../backup/backup-age';
+import { checkBackup, type BackupCheck } from '../backup/check-backup';
+import { restoreBackup, type Restored } from '../backup/restore-backup';
+import { writeBackup } from '../backup/write-backup';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { OperatorConfig } from '../config';
@@ -12,11 +18,18 @@ import { verifySession, type Verification } from './verify';
 const STORE_WAIT_MS = 15_000;
 const BATCH = 200;
 
+interface OperatorPorts extends RebuildPorts {
+  db: Db;
+  blobs: MongoBlobStore;
+  sessions: SessionRepository;
+  logger: Logger;
+}
+
 /** What an operator does to the logs of an installation, straight against its document store. */
 export class OperatorStore {
   private constructor(
     private readonly mongo: MongoConnection,
-    private readonly ports: RebuildPorts & { blobs: MongoBlobStore; sessions: SessionRepository },
+    private readonly ports: OperatorPorts,
   ) {}
 
   /** @throws UnavailableError `store_unavailable`; InvalidArgumentError `bad_environment` */
@@ -33,6 +46,8 @@ export class OperatorStore {
     const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'));
     const sessions = new SessionRepository(db.collection('sessions'));
     return new OperatorStore(mongo, {
+      db,
+      logger,
       store,
       sessions,
       blobs: new MongoBlobStore(db),
@@ -65,6 +80,25 @@ export class OperatorStore {
   async rebuild(sessionId: string): Promise<Rebuilt> {
     await this.requireLog(sessionId);
     return { sessions: 1, rows: await restoreSession(this.ports, sessionId), unreadable: [] };
+  }
+
+  /** Writes a backup into a folder and reads it once more. @throws FailedPreconditionError `backup_exists` */
+  async backup(
+    folder: string,
+    onPart?: (manifest: Manifest) => void,
+  ): Promise<{ manifest: Manifest; check: BackupCheck }> {
+    const { db, store } = this.ports;
+    const manifest = await writeBackup({ db, store, folder, ...(onPart && { onPart }) });
+    const check = await checkBackup(folder);
+    if (check.problems.length === 0) await noteBackup(db, manifest);
+    return { manifest, check };
+  }
+
+  /** Restores a backup into the next generation, see `restoreBackup`. */
+  restore(folder: string, quietMs?: number): Promise<Restored> {
+    const { db, logger } = this.ports;
+    const { client, databaseName: database } = db;
+    return restoreBackup({ client, database, folder, logger, ...(quietMs !== undefined && { quietMs }) });
   }
 
   close(): Promise<void> {

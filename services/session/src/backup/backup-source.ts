@@ -1,0 +1,88 @@
+import { commitKey } from '@margay/log';
+import type { Db, Document, ObjectId } from 'mongodb';
+import { numberOf, type StoredCommit } from '../commits/commit.mapper';
+import type { MongoCommitStore } from '../commits/mongo-commit-store';
+import type { BackupItem } from './backup-format';
+
+const BATCH = 100;
+
+/** What follows from the logs, says who lives just now, or belongs to the cluster's pods of the day. */
+const LEFT_OUT = new Set(['sessions', 'runs', 'questions', 'instances', 'runners', 'leases', 'sandboxes', 'backups', 'restores']); // prettier-ignore
+
+export const COMMITS = 'commits';
+export const FILES = 'fs.files';
+export const CHUNKS = 'fs.chunks';
+
+/** Something to back up; where it is `last` of its kind a backup may be broken off behind it and go on later. */
+export interface SourceItem extends BackupItem {
+  /** Absent: goes with what follows. */
+  behind?: { collection: string; id: unknown };
+}
+
+/** Commits first, blobs last, so that whatever a commit refers to comes later. */
+export function isBefore(collection: string, other: string): boolean {
+  const rank = (name: string): number => (name === COMMITS ? 0 : name === FILES ? 2 : 1);
+  return rank(collection) === rank(other) ? collection < other : rank(collection) < rank(other);
+}
+
+/** Collections in the order of their backup. */
+export async function backedUp(db: Db): Promise<string[]> {
+  const found = await db.listCollections({}, { nameOnly: true }).toArray();
+  const others = found.map(({ name }) => name).filter((name) => isPlain(name) && name !== COMMITS);
+  return [COMMITS, ...others.sort(), FILES];
+}
+
+const isPlain = (name: string): boolean => !LEFT_OUT.has(name) && !name.startsWith('fs.') && !name.startsWith('system.'); // prettier-ignore
+
+/** Documents of one collection in the order of their keys, behind this one. */
+export function itemsOf(
+  db: Db,
+  store: MongoCommitStore,
+  collection: string,
+  after: unknown,
+): AsyncIterable<SourceItem> {
+  if (collection === COMMITS) return commits(db, store, after as string | undefined);
+  return collection === FILES ? blobs(db, after) : plain(db, collection, after);
+}
+
+async function* plain(db: Db, collection: string, after: unknown): AsyncIterable<SourceItem> {
+  const filter = after === undefined ? {} : { _id: { $gt: after as ObjectId } };
+  const found = db.collection(collection).find(filter).sort({ _id: 1 }).batchSize(BATCH);
+  for await (const document of found)
+    yield { into: collection, document, behind: { collection, id: document._id as unknown } };
+}
+
+/** A page that was read while others were written may lack a commit before one that it has: it is looked for by its number. */
+async function* commits(db: Db, store: MongoCommitStore, after: string | undefined): AsyncIterable<SourceItem> {
+  let before = after;
+  for await (const item of plain(db, COMMITS, after)) {
+    const { _id: key, sessionId } = item.document as StoredCommit;
+    const isSame = before?.startsWith(`${sessionId}.`) ?? false;
+    for (let c = isSame ? numberOf(before ?? '') + 1 : 1; c < numberOf(key); c++) {
+      const late = await store.storedNumber(sessionId, c);
+      // What is really missing is for `verify` to tell.
+      if (!late) break;
+      yield { into: COMMITS, document: late as Document, behind: { collection: COMMITS, id: commitKey(sessionId, c) } };
+    }
+    yield item;
+    before = key;
+  }
+}
+
+/** Each blob as its pieces and then its file: one that is being removed meanwhile is left out. */
+async function* blobs(db: Db, after: unknown): AsyncIterable<SourceItem> {
+  for await (const { document: file } of plain(db, FILES, after)) {
+    if ((file['metadata'] as Document | undefined)?.['isDead']) continue;
+    let bytes = 0;
+    for await (const chunk of db
+      .collection(CHUNKS)
+      .find({ files_id: file['_id'] as ObjectId })
+      .sort({ n: 1 })
+      .batchSize(4)) {
+      // prettier-ignore
+      bytes += (chunk['data'] as { length(): number }).length();
+      yield { into: CHUNKS, document: chunk };
+    }
+    if (bytes === file['length']) yield { into: FILES, document: file, behind: { collection: FILES, id: file['_id'] as unknown } }; // prettier-ignore
+  }
+}
