@@ -6,6 +6,7 @@ export * as sandboxdPb from './gen/margay/sandbox/v1/sandboxd.pb';
 export * as mcpPb from './gen/margay/mcp/v1/mcp.pb';
 export * as idePb from './gen/margay/ide/v1/ide.pb';
 export * as channelPb from './gen/margay/channel/v1/channel.pb';
+export { Attachment } from './attachments';
 export { EGRESS_CALLER_LINE_BYTES, EgressCaller, egressCallerLine } from './egress';
 export {
   DeltaPayload,

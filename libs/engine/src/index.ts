@@ -42,6 +42,7 @@ export {
   type ToolOutcome,
   type WrongIncarnation,
 } from './ports';
+export { attachmentsIn } from './context/attachments';
 export { rootAgentId } from './state/agent-state';
 export { askUserQuestion, type AskedQuestions } from './tools/ask-user-question';
 export { canonicalIds, expandAliases, namesTool } from './tools/aliases';

@@ -1,9 +1,11 @@
 import { Module } from '@nestjs/common';
 import { APP_INTERCEPTOR } from '@nestjs/core';
+import { AttachmentController } from './attachments/attachment.controller';
 import { AuthController } from './auth/auth.controller';
 import { TicketController } from './auth/ticket.controller';
 import { CatalogController } from './catalog/catalog.controller';
 import { CatalogService } from './catalog/catalog.service';
+import { FilesController } from './files/files.controller';
 import { AnswerInterceptor } from './http/answer';
 import { operationsIn } from './http/operation';
 import { OpenApi } from './openapi/open-api';
@@ -26,6 +28,8 @@ export const CONTROLLERS = [
   VerifyController,
   StreamController,
   BlobController,
+  AttachmentController,
+  FilesController,
   CatalogController,
   AuthController,
   TicketController,

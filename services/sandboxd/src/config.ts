@@ -21,6 +21,8 @@ const Environment = z.object({
   MARGAY_SANDBOX_ALLOWED_ROOTS: jsonList,
   /** Where output beyond the memory bound goes; readable by the file tools. */
   MARGAY_SANDBOX_SPILL_DIR: z.string(),
+  /** Where files that people attached go; readable by the file tools. */
+  MARGAY_SANDBOX_ATTACHMENTS_DIR: z.string().default('/margay/attachments'),
   MARGAY_SANDBOX_ISOLATION: z.enum(['bwrap', 'pod', 'uid', 'none']),
   /** The lowest epoch served from the start, when an earlier life of this sandbox saw it. */
   MARGAY_SANDBOX_MIN_GENERATION: z.coerce.number().int().default(0),

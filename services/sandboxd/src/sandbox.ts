@@ -1,9 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EffectClass, type SandboxGrant, type sandboxdPb } from '@margay/contracts';
-import { InvalidArgumentError, PermissionDeniedError, UnavailableError } from '@margay/errors';
+import { FailedPreconditionError, InvalidArgumentError, PermissionDeniedError, UnavailableError } from '@margay/errors';
 import { PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@margay/toolbox';
 import { CallTable } from './calls/call-table';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
+import { Attachments } from './files/attachments';
+import { listFiles } from './files/list-files';
 import { Journal } from './journal/journal';
 
 export type Isolation = 'bwrap' | 'pod' | 'uid' | 'none';
@@ -14,6 +16,8 @@ export interface SandboxOptions {
   root: string;
   allowedRoots: readonly string[];
   spillFolder: string;
+  /** Absent: nothing can be attached. */
+  attachmentsFolder?: string;
   isolation: Isolation;
   /** The whole environment of commands. */
   environment: Readonly<Record<string, string>>;
@@ -22,6 +26,8 @@ export interface SandboxOptions {
   minimum?: Epoch;
 }
 
+/** Paths of a workspace that are listed at most (cluster §2.4). */
+const FILES_MAX = 50_000;
 const VERSION = '0.1.0';
 /** Cancelling ends within two seconds, so the grace is bounded too. */
 const MAX_GRACE_MS = 1_000;
@@ -41,6 +47,7 @@ export class Sandbox {
     private readonly toolbox: Toolbox,
     private readonly calls: CallTable,
     private readonly environment: Record<string, string>,
+    private readonly attachments: Attachments | undefined,
   ) {}
 
   static async open(options: SandboxOptions): Promise<Sandbox> {
@@ -52,7 +59,9 @@ export class Sandbox {
     // In a box of its own nothing but the workspace can be reached, so links may lead where they like.
     const isBoxed = options.isolation === 'bwrap' || options.isolation === 'pod';
     const escapingLinks = isBoxed ? 'follow' : 'refuse';
-    const paths = new PathPolicy({ root, allowedRoots: [...allowedRoots, options.spillFolder], escapingLinks });
+    const { attachmentsFolder } = options;
+    const beside = [options.spillFolder, ...(attachmentsFolder === undefined ? [] : [attachmentsFolder])];
+    const paths = new PathPolicy({ root, allowedRoots: [...new Set([...allowedRoots, ...beside])], escapingLinks });
     const { limits, isolation } = options;
     const environment = { ...options.environment };
     const shell = new ShellHost({ environment, limits, ownsAllProcesses: isolation !== 'none' });
@@ -63,7 +72,8 @@ export class Sandbox {
     const interrupted = await calls.recover();
     // Outside a box the processes of a killed daemon live on.
     if (!isBoxed) await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));
-    const sandbox = new Sandbox(options, state, journal, toolbox, calls, environment);
+    const attachments = attachmentsFolder === undefined ? undefined : new Attachments(attachmentsFolder);
+    const sandbox = new Sandbox(options, state, journal, toolbox, calls, environment, attachments);
     sandbox.tellSession();
     return sandbox;
   }
@@ -117,6 +127,26 @@ export class Sandbox {
       stop();
       this.lastUsedAt = performance.now();
     }
+  }
+
+  /** Files that people attached come before the calls that read them. */
+  async placeAttachment(
+    request: sandboxdPb.PlaceAttachmentRequest,
+    grant: SandboxGrant,
+  ): Promise<sandboxdPb.PlaceAttachmentResponse> {
+    demand(grant, 'execute');
+    await this.state.admit(grant);
+    this.lastUsedAt = performance.now();
+    if (this.attachments) return this.attachments.place(request);
+    throw new FailedPreconditionError('attachments_unavailable', 'This sandbox has no place for attached files.');
+  }
+
+  async listFiles({ limit }: sandboxdPb.ListFilesRequest, grant: SandboxGrant): Promise<sandboxdPb.ListFilesResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    this.lastUsedAt = performance.now();
+    const { environment, options } = this;
+    return listFiles({ root: options.root, limit: Math.min(limit || FILES_MAX, FILES_MAX), environment });
   }
 
   async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {

@@ -56,6 +56,12 @@ export class SandboxdServer {
         await sandbox.forget(request, grant);
         return {};
       }),
+      placeAttachment: this.unary<sandboxdPb.PlaceAttachmentRequest, sandboxdPb.PlaceAttachmentResponse>(
+        (request, grant) => sandbox.placeAttachment(request, grant),
+      ),
+      listFiles: this.unary<sandboxdPb.ListFilesRequest, sandboxdPb.ListFilesResponse>((request, grant) =>
+        sandbox.listFiles(request, grant),
+      ),
       shutdown: this.unary<sandboxdPb.ShutdownRequest, sandboxdPb.ShutdownResponse>(async (request, grant) => {
         demand(grant, 'admin');
         setImmediate(() => onShutdown(request.graceMs));
@@ -171,7 +177,7 @@ function codec<Q, S>(
 }
 
 function serviceOf() {
-  const { hello, execute, calls, cancelCall, fence, forget, shutdown } = methods;
+  const { hello, execute, calls, cancelCall, fence, forget, placeAttachment, listFiles, shutdown } = methods;
   return {
     hello: codec(hello.name, hello.requestType, hello.responseType),
     execute: codec(execute.name, execute.requestType, execute.responseType, { responseStream: true }),
@@ -179,6 +185,8 @@ function serviceOf() {
     cancelCall: codec(cancelCall.name, cancelCall.requestType, cancelCall.responseType),
     fence: codec(fence.name, fence.requestType, fence.responseType),
     forget: codec(forget.name, forget.requestType, forget.responseType),
+    placeAttachment: codec(placeAttachment.name, placeAttachment.requestType, placeAttachment.responseType),
+    listFiles: codec(listFiles.name, listFiles.requestType, listFiles.responseType),
     shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType),
   };
 }

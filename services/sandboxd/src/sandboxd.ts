@@ -84,8 +84,12 @@ function sandboxOptions(config: SandboxdConfig): SandboxOptions {
     root: config.MARGAY_SANDBOX_ROOT,
     allowedRoots: config.MARGAY_SANDBOX_ALLOWED_ROOTS,
     spillFolder: config.MARGAY_SANDBOX_SPILL_DIR,
+    attachmentsFolder: config.MARGAY_SANDBOX_ATTACHMENTS_DIR,
     isolation: config.MARGAY_SANDBOX_ISOLATION,
-    environment: shellEnvironment({ PATH, HOME, LANG, TZ }, config.MARGAY_SESSION_ID || undefined),
+    environment: {
+      ...shellEnvironment({ PATH, HOME, LANG, TZ }, config.MARGAY_SESSION_ID || undefined),
+      MARGAY_ATTACHMENTS: config.MARGAY_SANDBOX_ATTACHMENTS_DIR,
+    },
     limits: {
       memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
       fileBytes: config.MARGAY_SANDBOX_FILE_BYTES,

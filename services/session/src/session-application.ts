@@ -15,6 +15,7 @@ import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/
 import { UnavailableError } from '@margay/errors';
 import { accessHandlers } from './access/access.grpc';
 import { AccessService } from './access/access.service';
+import { AttachmentsService } from './attachments/attachments.service';
 import { passingFault } from './commits/commit-faults';
 import { publishCommit } from './commits/live';
 import { SessionLog } from './commits/session-log';
@@ -27,6 +28,7 @@ import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
 import { registerManagement } from './management';
 import { SessionMetrics } from './metrics';
+import { FilesService } from './projects/files.service';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
 import { SandboxIsolation } from './projects/sandbox-isolation';
@@ -105,7 +107,14 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       pool: config.MARGAY_POOL,
       stepBudget: config.MARGAY_STEP_BUDGET,
     };
-    const sessions = new SessionsService({ ...runPorts, effects, tags: rows.tags });
+    const attachments = new AttachmentsService({
+      log,
+      blobs,
+      rows: rows.attachments,
+      refersTo: (tenantId, blobId, sessionId) => store.refersTo(tenantId, blobId, sessionId),
+    });
+    const files = new FilesService({ log, projects, attachments, executor });
+    const sessions = new SessionsService({ ...runPorts, effects, tags: rows.tags, attachments });
     const recovery = new RecoveryService(runPorts);
     const questions = new QuestionsService({ ...runPorts, questions: rows.questions });
     const fork = new ForkService({ log, effects, ...rows, logger, clock: new SystemClock() });
@@ -155,13 +164,15 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
             projects,
             models,
             positions: dispatch.positions,
+            attachments,
+            files,
           }),
         ),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
       .add(
         runnersPb.RunnersDefinition,
-        runnersHandlers({ log, bus, ...dispatch.parts, runners: rows.runners, grants, journals, logger }),
+        runnersHandlers({ log, bus, ...dispatch.parts, runners: rows.runners, grants, journals, attachments, logger }),
       );
     await server.start();
     const removeChecks = registerManagement({

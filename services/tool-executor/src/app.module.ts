@@ -1,17 +1,19 @@
-import { KeyRing } from '@margay/platform';
+import { KeyRing, type Logger } from '@margay/platform';
 import { Module, type Type } from '@nestjs/common';
 import { ExecutorGrpc } from './executor/executor.grpc';
 import { ExecutorService } from './executor/executor.service';
+import { FilesService } from './files/files.service';
 import type { OutsideCalls } from './outside/outside-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
-export function appModuleOf(registry: SandboxRegistry, keys: KeyRing, outside?: OutsideCalls): Type {
+export function appModuleOf(registry: SandboxRegistry, keys: KeyRing, logger: Logger, outside?: OutsideCalls): Type {
   @Module({
     providers: [
       ExecutorGrpc,
       { provide: SandboxRegistry, useValue: registry },
       { provide: KeyRing, useValue: keys },
+      { provide: FilesService, useFactory: () => new FilesService(registry, logger) },
       { provide: ExecutorService, useFactory: () => new ExecutorService(registry, outside) },
     ],
   })

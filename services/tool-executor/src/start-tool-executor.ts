@@ -55,7 +55,7 @@ export async function startToolExecutor(
   await registry.adopt();
   const application = await startGrpcApplication({
     service: SERVICE,
-    module: appModuleOf(registry, keys, outside?.calls),
+    module: appModuleOf(registry, keys, logger, outside?.calls),
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,

@@ -1,5 +1,6 @@
 import { sha256Hex, type LogRecord, type OpenRecord, type RunOptions } from '@margay/log';
 import type { ModelMessage, ModelUsage } from '../ports';
+import { withAttachments } from '../context/attachments';
 import { Guards } from './guards';
 import { ReadCache } from './read-cache';
 import {
@@ -115,7 +116,7 @@ export class AgentState {
         this.current = new RunFacts(record.runId, rootAgentId(record.runId), record.options);
         return;
       case 'user':
-        this.say({ role: 'user', text: record.text });
+        this.say({ role: 'user', text: withAttachments(record.text, record.attachments) });
         return;
       case 'inbox':
         this.inbox.set(record.n, record);

@@ -8,6 +8,7 @@ export interface JournalListener {
   onUnknown(callId: string): void;
   /** The journal is open, or it is known why not. */
   onOpenSettled(): void;
+  onOpened?(opened: OpenedRun): void;
 }
 
 /** A journal; each tool result that says that nobody knows what became of the call is counted once it is to be stored. */
@@ -20,7 +21,11 @@ export class ObservedJournal extends Journal {
   }
 
   open(): Promise<OpenedRun> {
-    return this.journal.open().finally(() => this.listener.onOpenSettled());
+    const opened = this.journal.open().finally(() => this.listener.onOpenSettled());
+    return opened.then((run) => {
+      this.listener.onOpened?.(run);
+      return run;
+    });
   }
 
   commit(progress: Progress): Promise<number> {

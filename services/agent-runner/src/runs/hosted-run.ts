@@ -5,6 +5,7 @@ import { isMargayError } from '@margay/errors';
 import { ATTRIBUTE, markFailed, runWithTraceparent, withSpan, type GrpcClient } from '@margay/platform';
 import type { LeaveCause } from '@margay/log';
 import { RandomIds, SystemClock } from '@margay/toolbox';
+import { AttachmentPlacer } from '../attachments/attachment-placer';
 import { FaultPointJournal } from '../faults/fault-point-journal';
 import { FaultPointModel } from '../faults/fault-point-model';
 import { FaultPointTools } from '../faults/fault-point-tools';
@@ -45,6 +46,7 @@ export class HostedRun implements DrivenRun {
   private grant: string;
   private readonly inbox = new GrpcInbox();
   private readonly journal: GrpcJournal;
+  private readonly attachments: AttachmentPlacer;
 
   constructor(
     private readonly life: RunLife,
@@ -60,6 +62,8 @@ export class HostedRun implements DrivenRun {
       inbox: this.inbox,
       logger: life.logger,
     });
+    const { runners, executor } = ports;
+    this.attachments = new AttachmentPlacer({ runners, executor, grant: () => this.grant, logger: life.logger });
   }
 
   renew(grant: string): void {
@@ -125,6 +129,7 @@ export class HostedRun implements DrivenRun {
       journal: new ObservedJournal(new FaultPointJournal(this.journal, this.run), {
         onUnknown: (callId) => tools.countUnknown(callId),
         onOpenSettled: () => this.ports.onOpenSettled?.(this.run),
+        onOpened: (opened) => this.attachments.learn(opened),
       }),
       inbox: this.inbox,
       approvals: allowAll,
@@ -143,6 +148,7 @@ export class HostedRun implements DrivenRun {
       grant: () => this.grant,
       descriptors: () => descriptors(this.inbox.stop),
       onFenced: () => this.inbox.stopFor('fenced'),
+      attachments: this.attachments,
       logger: this.life.logger,
     });
   }

@@ -104,6 +104,7 @@ export class ScriptedSession {
       attach: (stream) =>
         void stream.on('data', (message) => session.attached.push(message)).on('end', () => stream.end()),
       journal: (stream, context) => session.journal(stream, context),
+      readAttachment: () => Promise.reject(new Error('not part of these specs')),
     });
     await session.server.start();
     const runnerKeys = await KeyRing.load(session.directory, 'agent-runner');

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type ToolDescriptor, type executorPb } from '@margay/contracts';
 import { isMargayError, type MargayError } from '@margay/errors';
 import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
+import type { AttachmentPlacer } from '../attachments/attachment-placer';
 import { currentTraceparent, type GrpcClient, type Logger } from '@margay/platform';
 import { CallStream } from '@margay/platform/calls';
 
@@ -15,6 +16,7 @@ const CANCEL_GRACE_MS = 1_000;
 const UNREACHABLE_MAX_MS = 600_000;
 /** A sandbox that does not start this often will not start by being asked again. */
 const STARTS_MAX = 3;
+const SHOW_WAITING_MS = 3_000;
 const STATUSES = new Set(['ok', 'error', 'timed_out', 'killed', 'cancelled', 'unknown']);
 
 const CANCELLED: ToolOutcome = { status: 'cancelled', result: null, error: 'cancelled' };
@@ -23,6 +25,8 @@ const UNKNOWN: ToolOutcome = { status: 'unknown', result: null };
 /** Whether an attempt may have started the call of which nobody knows what became. */
 interface Doubt {
   mayHaveRun: boolean;
+  /** The attempt under way has come so far as to be sent. */
+  isSent: boolean;
 }
 
 export interface ExecutorToolsOptions {
@@ -32,6 +36,8 @@ export interface ExecutorToolsOptions {
   descriptors: () => Promise<ToolDescriptor[]>;
   /** The sandbox has seen a later owner of the run. */
   onFenced: () => void;
+  /** What people attached is in the sandbox before a call is sent there. */
+  attachments?: Pick<AttachmentPlacer, 'place' | 'forget'>;
   logger: Logger;
 }
 
@@ -70,12 +76,16 @@ export class ExecutorTools extends Tools {
   ): Promise<ToolOutcome | WrongIncarnation> {
     const { signal } = options;
     let delayMs = RETRY_FIRST_MS;
-    const doubt: Doubt = { mayHaveRun: false };
+    const doubt: Doubt = { mayHaveRun: false, isSent: false };
     const sinceMs = performance.now();
     let failedStarts = 0;
     for (;;) {
       try {
+        doubt.isSent = false;
+        if (!(await this.placed(options))) return givenUp(invocation, signal, doubt);
+        doubt.isSent = true;
         const outcome = await this.attempt(invocation, options, doubt);
+        if (outcome.status === 'wrong_incarnation') this.options.attachments?.forget();
         return outcome.status === 'wrong_incarnation' && doubt.mayHaveRun ? { ...outcome, mayHaveRun: true } : outcome;
       } catch (error) {
         const final = this.finalOutcome(error, invocation, signal, doubt);
@@ -92,6 +102,23 @@ export class ExecutorTools extends Tools {
     }
   }
 
+  /** Says that the call waits where the sandbox has to be started for the files. @returns false: the call was aborted */
+  private async placed({ onWaiting, signal }: ExecuteOptions): Promise<boolean> {
+    const { attachments } = this.options;
+    if (!attachments) return true;
+    const timer = setTimeout(() => onWaiting?.(), SHOW_WAITING_MS);
+    let leave: () => void = () => undefined;
+    const aborted = new Promise<void>((resolve) => (leave = resolve));
+    signal.addEventListener('abort', leave, { once: true });
+    try {
+      await Promise.race([attachments.place(), aborted]);
+      return !signal.aborted;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', leave);
+    }
+  }
+
   /** The outcome that an error means; undefined: the call is to be sent again. */
   private finalOutcome(
     error: unknown,
@@ -103,7 +130,7 @@ export class ExecutorTools extends Tools {
       this.options.onFenced();
       return { ...CANCELLED, error: error.message };
     }
-    if (leavesDoubt(error)) doubt.mayHaveRun = true;
+    if (doubt.isSent && leavesDoubt(error)) doubt.mayHaveRun = true;
     if (signal.aborted) return givenUp(invocation, signal, doubt);
     if (!isMargayError(error)) {
       this.options.logger.error({ err: error, toolCallId: invocation.callId }, 'a tool call failed unexpectedly');

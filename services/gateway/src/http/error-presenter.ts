@@ -24,6 +24,8 @@ const SENTENCES: Record<string, string[]> = {
   session_running: ['Session is already running.', 'Cannot fork a running session.'],
 };
 
+const UNKNOWN_SESSION = 'Session not found.';
+
 /** Reasons whose envelope the reference fixes: an integer code, nothing beside it. */
 const REFERENCE_ENVELOPES = new Set([
   ...['session_not_found', 'models_not_ready', 'streams_exhausted', 'cwd_forbidden', 'cwd_invalid', 'not_found'],
@@ -70,6 +72,8 @@ export function isOurFault(error: MargayError): boolean {
 function bodyOf(error: MargayError, status: number, context: ErrorContext): unknown {
   const { reason, message, retryable, details } = error;
   if (reason === 'session_terminated') return TERMINATED;
+  if (reason === 'session_not_found' && context.operation?.hasPlainNotFound === true)
+    return { message: UNKNOWN_SESSION };
   if (reason === 'ambiguous_project') return { message, candidates: details?.['candidates'] ?? [] };
   if (status === 401 || shapeOf(reason, status, context.operation) === 'message') return { message };
   const isReference = context.operation?.family !== 'margay';

@@ -40,6 +40,10 @@ export interface Operation {
   /** `reference`: of the reference API, lenient. `margay`: ours, strict (422). */
   family: 'reference' | 'margay';
   errors: ErrorShape;
+  /** Of a multipart body; absent: as all bodies. */
+  uploadMaxBytes?: number;
+  /** An unknown session is told as a bare message, as the reference does here. */
+  hasPlainNotFound?: boolean;
   query?: z.ZodObject;
   headers?: z.ZodObject;
   body?: z.ZodObject;

@@ -8,6 +8,7 @@ import type { GatewayMetrics } from '../metrics';
 import { refuseBrokenRequest, requirePlainBody } from './broken-requests';
 import type { ErrorFilter } from './error.filter';
 import { operationOf } from './operation';
+import { readUpload } from './upload';
 import { traceRequests } from './trace-requests';
 
 const BODY_MAX_BYTES = 1_000_000;
@@ -86,6 +87,9 @@ export function addHooks(fastify: FastifyInstance, { admission, metrics, logger 
     requirePlainBody(request);
     return body;
   });
+  fastify.addContentTypeParser('multipart/form-data', (request: FastifyRequest, payload: IncomingMessage) =>
+    readUpload(request, payload, BODY_MAX_BYTES),
+  );
   traceRequests(fastify);
   fastify.addHook('onRequest', async (request) => admission.admit(request));
   fastify.addHook('onSend', (request, reply, _payload, done) => {

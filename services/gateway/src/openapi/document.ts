@@ -62,11 +62,18 @@ function describe(operation: Operation): JsonObject {
     ...(ticket === undefined ? {} : { 'x-margay-ticket': ticket }),
     ...(scope === 'public' || scope === 'optional' ? { security: scope === 'public' ? [] : [{}, { apiKey: [] }] } : {}),
     parameters: [...pathParameters(path), ...parameters(operation, 'query'), ...parameters(operation, 'header')],
+    ...(operation.uploadMaxBytes === undefined ? {} : { requestBody: uploadBody() }),
     ...(body
       ? { requestBody: { content: { 'application/json': { schema: inputSchema(body), example: sample.body } } } }
       : {}),
     responses: responsesOf(operation),
   };
+}
+
+function uploadBody(): JsonObject {
+  const file = { type: 'string', contentMediaType: 'application/octet-stream' };
+  const properties = { files: { type: 'array', items: file }, model: { type: 'string' } };
+  return { content: { 'multipart/form-data': { schema: { type: 'object', properties, required: ['files'] } } } };
 }
 
 function operationId(method: string, path: string): string {

@@ -101,7 +101,8 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
   const { headers = {}, body } = sample;
   // A stream of many sessions has no end.
   if (path === '/api/stream' && key !== null) return harness.head(filled + search);
-  return harness.request(method, filled + search, { headers, body, ...(key === null ? { key } : {}) });
+  const sent = typeof body === 'string' ? { rawBody: body } : { body };
+  return harness.request(method, filled + search, { headers, ...sent, ...(key === null ? { key } : {}) });
 }
 
 const fill = (text: string, made: Record<string, string>) => text.replace(/\{\w+\}/, (name) => made[name] ?? name);

@@ -1,7 +1,16 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { isoMicros, subjects, type accessPb, type LiveDelta, type Principal, type sessionsPb } from '@margay/contracts';
+import {
+  isoMicros,
+  subjects,
+  type accessPb,
+  type Attachment,
+  type LiveDelta,
+  type Principal,
+  type sessionsPb,
+} from '@margay/contracts';
 import {
   errorOf,
+  InvalidArgumentError,
   NotFoundError,
   UnauthenticatedError,
   type ErrorCode,
@@ -312,6 +321,27 @@ export class FakeSession {
         const fault = verifyLog(sessionId, documents);
         const { c: firstBad, problem } = fault ?? { c: 0, problem: '' };
         return { ok: !fault, commits: documents.length, headHash: documents.at(-1)?.hash ?? '', firstBad, problem };
+      },
+      addAttachment: async ({ sessionId, filename, contentType, content, model }, context) => {
+        await this.seen(sessionId, context.principal());
+        if (filename.endsWith('.exe')) throw new InvalidArgumentError('unsupported_type', `'${filename}' has a type`);
+        const id = sha256(`${filename}${model}`);
+        const record: Attachment = {
+          id: id.slice(0, 32),
+          filename,
+          stored_name: filename,
+          content_type: contentType,
+          size_bytes: content.length,
+          uploaded_at: '2026-01-01T00:00:00.000000+00:00',
+          parsed: true,
+          content_blob: { id, bytes: content.length, sha256: id },
+        };
+        return { attachmentJson: JSON.stringify(record) };
+      },
+      listFiles: async ({ sessionId, project }, context) => {
+        if (sessionId !== '') await this.seen(sessionId, context.principal());
+        const files = project === 'shop' ? ['src/a.ts'] : [];
+        return { files, attachments: [], stale: project === 'shop', truncated: false };
       },
       listProjects: () => {
         const project = { name: 'shop', path: '/srv/shop', description: 'a shop', available: true, source: 'config' };

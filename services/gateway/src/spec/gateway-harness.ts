@@ -175,6 +175,8 @@ function executorHandlers() {
     calls: (stream: { end(): void }) => stream.end(),
     cancelCall: refuse,
     fenceSession: refuse,
+    placeAttachment: refuse,
+    listFiles: refuse,
     release: refuse,
   };
 }

@@ -112,10 +112,15 @@ export class MongoCommitStore extends CommitStore {
     return (await found.toArray()).map(fromStored);
   }
 
-  /** Whether any commit of this tenant refers to a blob. */
-  async refersTo(tenantId: string, blobId: string): Promise<boolean> {
+  /** Whether any commit of this tenant, or of one of its sessions, refers to a blob. */
+  async refersTo(tenantId: string, blobId: string, sessionId?: string): Promise<boolean> {
     const options = { ...readConcernOf({}), projection: { _id: 1 } };
-    return (await this.commits.findOne({ blobs: blobId, tenantId }, options)) !== null;
+    return (
+      (await this.commits.findOne(
+        { blobs: blobId, tenantId, ...(sessionId === undefined ? {} : { sessionId }) },
+        options,
+      )) !== null
+    );
   }
 
   /** Ids of sessions that have commits, in their order, behind this one; each costs one look into the index. */

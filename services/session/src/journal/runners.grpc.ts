@@ -3,11 +3,13 @@ import type { runnersPb } from '@margay/contracts';
 import { FailedPreconditionError, PermissionDeniedError } from '@margay/errors';
 import { runWithTraceparent, traceparentOf, type CallContext, type GrpcHandlers } from '@margay/platform';
 import { RunnerAttachment, type AttachmentPorts } from '../dispatch/runner-attachment';
+import type { AttachmentsService } from '../attachments/attachments.service';
 import type { JournalRegistry } from './journal-registry';
 import { RunJournal, type JournalStreamPort, type RunJournalPorts } from './run-journal';
 
 export interface RunnersPorts extends AttachmentPorts, RunJournalPorts {
   journals: JournalRegistry;
+  attachments: Pick<AttachmentsService, 'read'>;
 }
 
 type Definition = typeof runnersPb.RunnersDefinition;
@@ -20,6 +22,7 @@ export function runnersHandlers(ports: RunnersPorts): GrpcHandlers<Definition> {
   return {
     attach: (stream, context) => attach(ports, stream, context),
     journal: (stream, context) => journal(ports, stream, context),
+    readAttachment: async (request, context) => ({ content: await ports.attachments.read(context.grant(), request) }),
   };
 }
 

@@ -1,12 +1,14 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
+import type { AttachmentsService } from '../attachments/attachments.service';
 import { mayAccess, requireAccess, seesAllSessions } from '../access/access-rules';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
 import type { SessionRepository } from '../effects/session.repository';
 import type { QueuePositions } from '../dispatch/queue-positions';
+import type { FilesService } from '../projects/files.service';
 import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
 import type { QuestionsService } from '../questions/questions.service';
@@ -29,6 +31,8 @@ export interface SessionsGrpcPorts {
   projects: ProjectsService;
   models: ModelsService;
   positions: QueuePositions;
+  attachments: AttachmentsService;
+  files: FilesService;
 }
 
 /** Lists end here, with or without a limit: more is paged. A message of 8 MB holds so many of the largest heads. */
@@ -96,6 +100,10 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       if (offset >= end) return;
       for await (const chunk of ports.blobs.read(tenantId, blobId, offset, end)) yield { totalBytes: 0, chunk };
     },
+    async addAttachment(request, context) {
+      return { attachmentJson: JSON.stringify(await ports.attachments.add(context.principal(), request)) };
+    },
+    listFiles: (request, context) => ports.files.list(context.principal(), request),
     async listProjects() {
       return { projectsJson: (await ports.projects.list()).map((project) => JSON.stringify(project)) };
     },

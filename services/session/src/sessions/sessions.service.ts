@@ -13,6 +13,7 @@ import {
   type RunRequest,
 } from '@margay/log';
 import { mayAccess, requireAccess, requireDriver } from '../access/access-rules';
+import type { AttachmentsService } from '../attachments/attachments.service';
 import { rejectionError, type SessionLog } from '../commits/session-log';
 import type { EffectsService } from '../effects/effects.service';
 import { commitIdOf, newSessionId } from './request-ids';
@@ -34,6 +35,7 @@ export interface SessionsPorts extends RunRequestPorts {
   log: SessionLog;
   effects: EffectsService;
   tags: TagRepository;
+  attachments: Pick<AttachmentsService, 'resolve'>;
 }
 
 /** What people do to sessions: each method is one command on the log. */
@@ -155,13 +157,18 @@ export class SessionsService {
     kind: 'accept' | 'message',
   ): Promise<RunRequest> {
     try {
-      return await runRequest(this.ports, principal, head, wanted);
+      return await this.resolvedRun(principal, head, wanted);
     } catch {
       const { head: present } = await this.ports.log.confirmedTip(head.sessionId);
       const decision = decide(present, { kind, commitId: '', run: ANY_RUN }, present.ts + 1);
       if (isRejected(decision)) throw rejectionError(decision.reject);
-      return runRequest(this.ports, principal, present, wanted);
+      return this.resolvedRun(principal, present, wanted);
     }
+  }
+
+  private async resolvedRun(principal: Principal, head: Head, wanted: WantedRun): Promise<RunRequest> {
+    const run = await runRequest(this.ports, principal, head, wanted);
+    return { ...run, attachments: await this.ports.attachments.resolve(principal, run.attachments) };
   }
 
   /** Waits a moment for what a cancel owes to the sandbox: nothing of the run is to be alive when it is answered. */

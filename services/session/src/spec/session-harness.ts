@@ -32,6 +32,7 @@ export interface Replica {
 /** Session services on real servers, with everything around them that a spec talks to. */
 export class SessionHarness {
   readonly fences: executorPb.FenceSessionRequest[] = [];
+  readonly listed: executorPb.ListFilesRequest[] = [];
   /** Sessions whose sandbox was ended. */
   readonly released: string[] = [];
   readonly owner: Principal = principalOf('default', 'user:ada', 'owner');
@@ -180,6 +181,11 @@ export class SessionHarness {
       },
       calls: (stream) => void stream.end(),
       cancelCall: refuse,
+      placeAttachment: refuse,
+      listFiles: (request) => {
+        this.listed.push(request);
+        return Promise.resolve({ files: ['src/a.ts'], stale: false, truncated: false });
+      },
       release: ({ sessionId }) => {
         if (!this.isExecutorUp) return refuse();
         this.released.push(sessionId);

@@ -1,5 +1,6 @@
 import type { Db } from 'mongodb';
 import { AccessRepository } from '../access/access.repository';
+import { AttachmentRepository } from '../attachments/attachment.repository';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { ReplicaRepository } from '../dispatch/replica.repository';
@@ -21,6 +22,7 @@ export interface Rows {
   tags: TagRepository;
   forks: ForkRepository;
   access: AccessRepository;
+  attachments: AttachmentRepository;
 }
 
 export interface Collections {
@@ -43,8 +45,9 @@ export async function openCollections(db: Db, instance: string): Promise<Collect
     tags: new TagRepository(db.collection('tags')),
     forks: new ForkRepository(db.collection('forks')),
     access: new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys')),
+    attachments: new AttachmentRepository(db.collection('attachments')),
   };
-  const { sessions, runs, access, tags, forks } = rows;
-  for (const owner of [store, blobs, sessions, runs, access, tags, forks]) await owner.createIndexes();
+  const { sessions, runs, access, tags, forks, attachments } = rows;
+  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments]) await owner.createIndexes();
   return { store, blobs, leases: new LeaseRepository(db.collection('leases'), instance), rows };
 }

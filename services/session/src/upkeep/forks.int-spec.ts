@@ -444,6 +444,6 @@ describe('the collector of blobs', () => {
   });
 
   it('is a sweep with a lease of its own that begins once the store has answered for a while', () => {
-    expect(blobSweep({ blobs, store })).toMatchObject({ name: 'blobs', settleMs: 600_000 });
+    expect(blobSweep({ blobs, users: [store] })).toMatchObject({ name: 'blobs', settleMs: 600_000 });
   });
 });

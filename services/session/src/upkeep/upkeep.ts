@@ -1,5 +1,6 @@
 import { LeasedSweep, type LeaseRepository, type Logger, type Sweep } from '@margay/platform';
 import type { Db } from 'mongodb';
+import type { AttachmentRepository } from '../attachments/attachment.repository';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import type { SessionLog } from '../commits/session-log';
@@ -25,6 +26,7 @@ export interface UpkeepPorts {
   effects: EffectsService;
   sessions: SessionRepository;
   runners: RunnerRepository;
+  attachments: AttachmentRepository;
   tags: TagRepository;
   forks: ForkRepository;
   forkService: ForkService;
@@ -67,6 +69,6 @@ function sweepsOf(ports: UpkeepPorts): Sweep[] {
     runnerSweep(runners, runs),
     tagSweep({ log, tags, forks }),
     forkSweep({ store, sessions, forks, service }),
-    blobSweep({ blobs, store }),
+    blobSweep({ blobs, users: [store, ports.attachments] }),
   ];
 }

@@ -3,6 +3,7 @@ import { PermissionDeniedError } from '@margay/errors';
 import { audienceOf, iterateWithTraceparent, KeyRing, type CallContext, type GrpcHandlers } from '@margay/platform';
 import { serveCalls, type StartedCall } from '@margay/platform/calls';
 import { Injectable } from '@nestjs/common';
+import { FilesService } from '../files/files.service';
 import { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ExecutorService } from './executor.service';
 
@@ -15,6 +16,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     private readonly executor: ExecutorService,
     private readonly registry: SandboxRegistry,
     private readonly keys: KeyRing,
+    private readonly files: FilesService,
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
@@ -49,6 +51,17 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   ): Promise<executorPb.FenceSessionResponse> {
     await this.executor.fence(tenantOfSession(context), request.sessionId, request);
     return {};
+  }
+
+  placeAttachment(
+    request: executorPb.PlaceAttachmentRequest,
+    context: CallContext,
+  ): Promise<executorPb.PlaceAttachmentResponse> {
+    return this.files.place(request, context.grant());
+  }
+
+  async listFiles(request: executorPb.ListFilesRequest, context: CallContext): Promise<executorPb.ListFilesResponse> {
+    return this.files.list(tenantOfSession(context), request);
   }
 
   private async *call({ request, grant, traceparent, signal }: StartedCall<executorPb.ExecuteRequest>) {

@@ -16,6 +16,7 @@ export function hostPaths(folder: SandboxFolder, workspace: string): SandboxPath
     run: folder.file('run'),
     state: folder.file('state'),
     results: folder.file('results'),
+    attachments: folder.file('attachments'),
     trust: folder.file('trust.pem'),
     cache: '',
   };
@@ -33,6 +34,7 @@ export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: 
     own('run', INSIDE.run),
     own('state', INSIDE.state),
     own('results', INSIDE.results),
+    own('attachments', INSIDE.attachments),
     own('home', INSIDE.home),
     own('tmp', '/tmp'),
     own('trust.pem', INSIDE.trust, true),
@@ -68,6 +70,7 @@ export function daemonEnvironment(
     MARGAY_SANDBOX_ROOT: paths.root,
     MARGAY_SANDBOX_ALLOWED_ROOTS: JSON.stringify(['/margay/plan', '/margay/attachments', scratch]),
     MARGAY_SANDBOX_SPILL_DIR: paths.results,
+    MARGAY_SANDBOX_ATTACHMENTS_DIR: paths.attachments,
     MARGAY_SANDBOX_ISOLATION: limits.isolation,
     MARGAY_SANDBOX_MIN_GENERATION: String(record.generation),
     MARGAY_SANDBOX_MIN_EPOCH: String(record.epoch),

@@ -194,6 +194,7 @@ export const INSIDE = {
   run: '/margay/run',
   state: '/margay/state',
   results: '/margay/results',
+  attachments: '/margay/attachments',
   trust: '/margay/trust.pem',
   cache: '/margay/cache',
 } as const;

@@ -20,7 +20,7 @@ const MAX_BASE_LENGTH = 70;
 const SHORT_PREFIX = 'margay-';
 const LINK = 's';
 /** Of these the sandbox's user is the owner. */
-const OWN_FOLDERS = ['run', 'state', 'results', 'home', 'tmp'] as const;
+const OWN_FOLDERS = ['run', 'state', 'results', 'attachments', 'home', 'tmp'] as const;
 
 export interface User {
   uid: number;

@@ -135,6 +135,8 @@ beforeEach(async () => {
       return {};
     },
     forget: async () => ({}),
+    placeAttachment: async () => ({ done: true, nextOffset: 0 }),
+    listFiles: async () => ({ files: [], isGit: false, head: '', truncated: false }),
     shutdown: async () => ({}),
   });
   await server.start();

@@ -107,6 +107,19 @@ export class SandboxRegistry {
     return claim;
   }
 
+  /** What the session's last run was granted, for a look into its sandbox; undefined where there never was one. */
+  async lastGrant(
+    tenantId: string,
+    sessionId: string,
+    workspace: RunGrant['workspace'],
+  ): Promise<RunGrant | undefined> {
+    const highest = await this.options.ledger.highestEpoch(tenantId, sessionId);
+    if (!highest) return undefined;
+    const { epoch, generation: storeGeneration } = highest;
+    const principal = 'system:tool-executor';
+    return { v: 1, tenantId, sessionId, runId: '', epoch, storeGeneration, principal, workspace };
+  }
+
   find(tenantId: string, sessionId: string): LiveSandbox | undefined {
     const known = this.live.get(sessionId);
     return known?.ref.tenantId === tenantId ? known : undefined;

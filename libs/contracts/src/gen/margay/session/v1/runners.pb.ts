@@ -11,6 +11,16 @@ export const protobufPackage = "margay.session.v1";
 
 export const protobufFileName = "margay/session/v1/runners.proto";
 
+export interface ReadAttachmentRequest {
+  blobId: string;
+  offset: number;
+  length: number;
+}
+
+export interface ReadAttachmentResponse {
+  content: Buffer;
+}
+
 export interface AttachRequest {
   message: { $case: "hello"; value: Hello } | { $case: "heartbeat"; value: Heartbeat } | //
   /** The runner takes no more runs and has handed over those it had. */
@@ -186,6 +196,178 @@ export interface JournalCancel {
 export interface JournalFenced {
   message: string;
 }
+
+function createBaseReadAttachmentRequest(): ReadAttachmentRequest {
+  return { blobId: "", offset: 0, length: 0 };
+}
+
+export const ReadAttachmentRequest: MessageFns<ReadAttachmentRequest> = {
+  encode(message: ReadAttachmentRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.blobId !== "") {
+      writer.uint32(10).string(message.blobId);
+    }
+    if (message.offset !== 0) {
+      writer.uint32(16).uint64(message.offset);
+    }
+    if (message.length !== 0) {
+      writer.uint32(24).uint64(message.length);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ReadAttachmentRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseReadAttachmentRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.blobId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.offset = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.length = longToNumber(reader.uint64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ReadAttachmentRequest {
+    return {
+      blobId: isSet(object.blobId)
+        ? globalThis.String(object.blobId)
+        : isSet(object.blob_id)
+        ? globalThis.String(object.blob_id)
+        : "",
+      offset: isSet(object.offset) ? globalThis.Number(object.offset) : 0,
+      length: isSet(object.length) ? globalThis.Number(object.length) : 0,
+    };
+  },
+
+  toJSON(message: ReadAttachmentRequest): unknown {
+    const obj: any = {};
+    if (message.blobId !== "") {
+      obj.blobId = message.blobId;
+    }
+    if (message.offset !== 0) {
+      obj.offset = Math.round(message.offset);
+    }
+    if (message.length !== 0) {
+      obj.length = Math.round(message.length);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ReadAttachmentRequest>, I>>(base?: I): ReadAttachmentRequest {
+    return ReadAttachmentRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ReadAttachmentRequest>, I>>(object: I): ReadAttachmentRequest {
+    const message = createBaseReadAttachmentRequest();
+    message.blobId = object.blobId ?? "";
+    message.offset = object.offset ?? 0;
+    message.length = object.length ?? 0;
+    return message;
+  },
+};
+
+function createBaseReadAttachmentResponse(): ReadAttachmentResponse {
+  return { content: Buffer.alloc(0) };
+}
+
+export const ReadAttachmentResponse: MessageFns<ReadAttachmentResponse> = {
+  encode(message: ReadAttachmentResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.content.length !== 0) {
+      writer.uint32(10).bytes(message.content);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ReadAttachmentResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseReadAttachmentResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.content = Buffer.from(reader.bytes());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ReadAttachmentResponse {
+    return { content: isSet(object.content) ? Buffer.from(bytesFromBase64(object.content)) : Buffer.alloc(0) };
+  },
+
+  toJSON(message: ReadAttachmentResponse): unknown {
+    const obj: any = {};
+    if (message.content.length !== 0) {
+      obj.content = base64FromBytes(message.content);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ReadAttachmentResponse>, I>>(base?: I): ReadAttachmentResponse {
+    return ReadAttachmentResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ReadAttachmentResponse>, I>>(object: I): ReadAttachmentResponse {
+    const message = createBaseReadAttachmentResponse();
+    message.content = object.content ?? Buffer.alloc(0);
+    return message;
+  },
+};
 
 function createBaseAttachRequest(): AttachRequest {
   return { message: undefined };
@@ -2925,8 +3107,25 @@ export const RunnersDefinition = {
       responseStream: true,
       options: {},
     },
+    /** A piece of a file that people attached to the session of the run grant. */
+    readAttachment: {
+      name: "ReadAttachment",
+      requestType: ReadAttachmentRequest as typeof ReadAttachmentRequest,
+      requestStream: false,
+      responseType: ReadAttachmentResponse as typeof ReadAttachmentResponse,
+      responseStream: false,
+      options: {},
+    },
   },
 } as const;
+
+function bytesFromBase64(b64: string): Uint8Array {
+  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
+}
+
+function base64FromBytes(arr: Uint8Array): string {
+  return globalThis.Buffer.from(arr).toString("base64");
+}
 
 type Builtin = Date | Function | Uint8Array | string | number | boolean | undefined;
 

@@ -268,6 +268,37 @@ export interface ReadBlobResponse {
   chunk: Buffer;
 }
 
+export interface AddAttachmentRequest {
+  sessionId: string;
+  filename: string;
+  contentType: string;
+  content: Buffer;
+  /** Whose model is to read it; empty = the session's. */
+  model: string;
+}
+
+export interface AddAttachmentResponse {
+  /** See `Attachment` in @margay/contracts. */
+  attachmentJson: string;
+}
+
+export interface ListFilesRequest {
+  sessionId: string;
+  project: string;
+  /** Part of a path, in any case; empty = all. */
+  query: string;
+  limit: number;
+}
+
+export interface ListFilesResponse {
+  files: string[];
+  attachments: string[];
+  /** The list is older than a minute, and a new one is being made. */
+  stale: boolean;
+  /** There are more that match. */
+  truncated: boolean;
+}
+
 export interface ListProjectsRequest {
 }
 
@@ -4331,6 +4362,460 @@ export const ReadBlobResponse: MessageFns<ReadBlobResponse> = {
   },
 };
 
+function createBaseAddAttachmentRequest(): AddAttachmentRequest {
+  return { sessionId: "", filename: "", contentType: "", content: Buffer.alloc(0), model: "" };
+}
+
+export const AddAttachmentRequest: MessageFns<AddAttachmentRequest> = {
+  encode(message: AddAttachmentRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.filename !== "") {
+      writer.uint32(18).string(message.filename);
+    }
+    if (message.contentType !== "") {
+      writer.uint32(26).string(message.contentType);
+    }
+    if (message.content.length !== 0) {
+      writer.uint32(34).bytes(message.content);
+    }
+    if (message.model !== "") {
+      writer.uint32(42).string(message.model);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddAttachmentRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddAttachmentRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.filename = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.contentType = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.content = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.model = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AddAttachmentRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      filename: isSet(object.filename) ? globalThis.String(object.filename) : "",
+      contentType: isSet(object.contentType)
+        ? globalThis.String(object.contentType)
+        : isSet(object.content_type)
+        ? globalThis.String(object.content_type)
+        : "",
+      content: isSet(object.content) ? Buffer.from(bytesFromBase64(object.content)) : Buffer.alloc(0),
+      model: isSet(object.model) ? globalThis.String(object.model) : "",
+    };
+  },
+
+  toJSON(message: AddAttachmentRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.filename !== "") {
+      obj.filename = message.filename;
+    }
+    if (message.contentType !== "") {
+      obj.contentType = message.contentType;
+    }
+    if (message.content.length !== 0) {
+      obj.content = base64FromBytes(message.content);
+    }
+    if (message.model !== "") {
+      obj.model = message.model;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AddAttachmentRequest>, I>>(base?: I): AddAttachmentRequest {
+    return AddAttachmentRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AddAttachmentRequest>, I>>(object: I): AddAttachmentRequest {
+    const message = createBaseAddAttachmentRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.filename = object.filename ?? "";
+    message.contentType = object.contentType ?? "";
+    message.content = object.content ?? Buffer.alloc(0);
+    message.model = object.model ?? "";
+    return message;
+  },
+};
+
+function createBaseAddAttachmentResponse(): AddAttachmentResponse {
+  return { attachmentJson: "" };
+}
+
+export const AddAttachmentResponse: MessageFns<AddAttachmentResponse> = {
+  encode(message: AddAttachmentResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.attachmentJson !== "") {
+      writer.uint32(10).string(message.attachmentJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddAttachmentResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddAttachmentResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.attachmentJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AddAttachmentResponse {
+    return {
+      attachmentJson: isSet(object.attachmentJson)
+        ? globalThis.String(object.attachmentJson)
+        : isSet(object.attachment_json)
+        ? globalThis.String(object.attachment_json)
+        : "",
+    };
+  },
+
+  toJSON(message: AddAttachmentResponse): unknown {
+    const obj: any = {};
+    if (message.attachmentJson !== "") {
+      obj.attachmentJson = message.attachmentJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AddAttachmentResponse>, I>>(base?: I): AddAttachmentResponse {
+    return AddAttachmentResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AddAttachmentResponse>, I>>(object: I): AddAttachmentResponse {
+    const message = createBaseAddAttachmentResponse();
+    message.attachmentJson = object.attachmentJson ?? "";
+    return message;
+  },
+};
+
+function createBaseListFilesRequest(): ListFilesRequest {
+  return { sessionId: "", project: "", query: "", limit: 0 };
+}
+
+export const ListFilesRequest: MessageFns<ListFilesRequest> = {
+  encode(message: ListFilesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.project !== "") {
+      writer.uint32(18).string(message.project);
+    }
+    if (message.query !== "") {
+      writer.uint32(26).string(message.query);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(32).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListFilesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListFilesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.project = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.query = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListFilesRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      project: isSet(object.project) ? globalThis.String(object.project) : "",
+      query: isSet(object.query) ? globalThis.String(object.query) : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
+  },
+
+  toJSON(message: ListFilesRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.project !== "") {
+      obj.project = message.project;
+    }
+    if (message.query !== "") {
+      obj.query = message.query;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListFilesRequest>, I>>(base?: I): ListFilesRequest {
+    return ListFilesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListFilesRequest>, I>>(object: I): ListFilesRequest {
+    const message = createBaseListFilesRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.project = object.project ?? "";
+    message.query = object.query ?? "";
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseListFilesResponse(): ListFilesResponse {
+  return { files: [], attachments: [], stale: false, truncated: false };
+}
+
+export const ListFilesResponse: MessageFns<ListFilesResponse> = {
+  encode(message: ListFilesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.files) {
+      writer.uint32(10).string(v!);
+    }
+    for (const v of message.attachments) {
+      writer.uint32(18).string(v!);
+    }
+    if (message.stale !== false) {
+      writer.uint32(24).bool(message.stale);
+    }
+    if (message.truncated !== false) {
+      writer.uint32(32).bool(message.truncated);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListFilesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListFilesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.files.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.attachments.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.truncated = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListFilesResponse {
+    return {
+      files: globalThis.Array.isArray(object?.files) ? object.files.map((e: any) => globalThis.String(e)) : [],
+      attachments: globalThis.Array.isArray(object?.attachments)
+        ? object.attachments.map((e: any) => globalThis.String(e))
+        : [],
+      stale: isSet(object.stale) ? globalThis.Boolean(object.stale) : false,
+      truncated: isSet(object.truncated) ? globalThis.Boolean(object.truncated) : false,
+    };
+  },
+
+  toJSON(message: ListFilesResponse): unknown {
+    const obj: any = {};
+    if (message.files?.length) {
+      obj.files = message.files;
+    }
+    if (message.attachments?.length) {
+      obj.attachments = message.attachments;
+    }
+    if (message.stale !== false) {
+      obj.stale = message.stale;
+    }
+    if (message.truncated !== false) {
+      obj.truncated = message.truncated;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListFilesResponse>, I>>(base?: I): ListFilesResponse {
+    return ListFilesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListFilesResponse>, I>>(object: I): ListFilesResponse {
+    const message = createBaseListFilesResponse();
+    message.files = object.files?.map((e) => e) || [];
+    message.attachments = object.attachments?.map((e) => e) || [];
+    message.stale = object.stale ?? false;
+    message.truncated = object.truncated ?? false;
+    return message;
+  },
+};
+
 function createBaseListProjectsRequest(): ListProjectsRequest {
   return {};
 }
@@ -4762,6 +5247,24 @@ export const SessionsDefinition = {
       requestStream: false,
       responseType: ReadBlobResponse as typeof ReadBlobResponse,
       responseStream: true,
+      options: {},
+    },
+    /** Stores a file that a later query can name in its attachments. */
+    addAttachment: {
+      name: "AddAttachment",
+      requestType: AddAttachmentRequest as typeof AddAttachmentRequest,
+      requestStream: false,
+      responseType: AddAttachmentResponse as typeof AddAttachmentResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Paths in the workspace of a session or project, for completion. */
+    listFiles: {
+      name: "ListFiles",
+      requestType: ListFilesRequest as typeof ListFilesRequest,
+      requestStream: false,
+      responseType: ListFilesResponse as typeof ListFilesResponse,
+      responseStream: false,
       options: {},
     },
     listProjects: {

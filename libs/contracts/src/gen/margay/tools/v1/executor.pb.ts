@@ -113,6 +113,39 @@ export interface FenceSessionRequest {
 export interface FenceSessionResponse {
 }
 
+export interface PlaceAttachmentRequest {
+  name: string;
+  /** Of the whole file. */
+  sha256: string;
+  totalBytes: number;
+  /** Where this piece belongs; an empty piece only asks. */
+  offset: number;
+  content: Buffer;
+}
+
+export interface PlaceAttachmentResponse {
+  /** The file is there, whole. */
+  done: boolean;
+  /** Otherwise the piece that is wanted next begins here. */
+  nextOffset: number;
+}
+
+export interface ListFilesRequest {
+  /** Empty = no session, only its workspace. */
+  sessionId: string;
+  /** `workspace` of a run grant. */
+  workspaceJson: string;
+  /** Part of a path, in any case; empty = all. */
+  query: string;
+  limit: number;
+}
+
+export interface ListFilesResponse {
+  files: string[];
+  stale: boolean;
+  truncated: boolean;
+}
+
 export interface ReleaseRequest {
   sessionId: string;
 }
@@ -1683,6 +1716,458 @@ export const FenceSessionResponse: MessageFns<FenceSessionResponse> = {
   },
 };
 
+function createBasePlaceAttachmentRequest(): PlaceAttachmentRequest {
+  return { name: "", sha256: "", totalBytes: 0, offset: 0, content: Buffer.alloc(0) };
+}
+
+export const PlaceAttachmentRequest: MessageFns<PlaceAttachmentRequest> = {
+  encode(message: PlaceAttachmentRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.sha256 !== "") {
+      writer.uint32(18).string(message.sha256);
+    }
+    if (message.totalBytes !== 0) {
+      writer.uint32(24).uint64(message.totalBytes);
+    }
+    if (message.offset !== 0) {
+      writer.uint32(32).uint64(message.offset);
+    }
+    if (message.content.length !== 0) {
+      writer.uint32(42).bytes(message.content);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PlaceAttachmentRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePlaceAttachmentRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.sha256 = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.totalBytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.offset = longToNumber(reader.uint64());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.content = Buffer.from(reader.bytes());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): PlaceAttachmentRequest {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      sha256: isSet(object.sha256) ? globalThis.String(object.sha256) : "",
+      totalBytes: isSet(object.totalBytes)
+        ? globalThis.Number(object.totalBytes)
+        : isSet(object.total_bytes)
+        ? globalThis.Number(object.total_bytes)
+        : 0,
+      offset: isSet(object.offset) ? globalThis.Number(object.offset) : 0,
+      content: isSet(object.content) ? Buffer.from(bytesFromBase64(object.content)) : Buffer.alloc(0),
+    };
+  },
+
+  toJSON(message: PlaceAttachmentRequest): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.sha256 !== "") {
+      obj.sha256 = message.sha256;
+    }
+    if (message.totalBytes !== 0) {
+      obj.totalBytes = Math.round(message.totalBytes);
+    }
+    if (message.offset !== 0) {
+      obj.offset = Math.round(message.offset);
+    }
+    if (message.content.length !== 0) {
+      obj.content = base64FromBytes(message.content);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<PlaceAttachmentRequest>, I>>(base?: I): PlaceAttachmentRequest {
+    return PlaceAttachmentRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<PlaceAttachmentRequest>, I>>(object: I): PlaceAttachmentRequest {
+    const message = createBasePlaceAttachmentRequest();
+    message.name = object.name ?? "";
+    message.sha256 = object.sha256 ?? "";
+    message.totalBytes = object.totalBytes ?? 0;
+    message.offset = object.offset ?? 0;
+    message.content = object.content ?? Buffer.alloc(0);
+    return message;
+  },
+};
+
+function createBasePlaceAttachmentResponse(): PlaceAttachmentResponse {
+  return { done: false, nextOffset: 0 };
+}
+
+export const PlaceAttachmentResponse: MessageFns<PlaceAttachmentResponse> = {
+  encode(message: PlaceAttachmentResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.done !== false) {
+      writer.uint32(8).bool(message.done);
+    }
+    if (message.nextOffset !== 0) {
+      writer.uint32(16).uint64(message.nextOffset);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PlaceAttachmentResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePlaceAttachmentResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.done = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.nextOffset = longToNumber(reader.uint64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): PlaceAttachmentResponse {
+    return {
+      done: isSet(object.done) ? globalThis.Boolean(object.done) : false,
+      nextOffset: isSet(object.nextOffset)
+        ? globalThis.Number(object.nextOffset)
+        : isSet(object.next_offset)
+        ? globalThis.Number(object.next_offset)
+        : 0,
+    };
+  },
+
+  toJSON(message: PlaceAttachmentResponse): unknown {
+    const obj: any = {};
+    if (message.done !== false) {
+      obj.done = message.done;
+    }
+    if (message.nextOffset !== 0) {
+      obj.nextOffset = Math.round(message.nextOffset);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<PlaceAttachmentResponse>, I>>(base?: I): PlaceAttachmentResponse {
+    return PlaceAttachmentResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<PlaceAttachmentResponse>, I>>(object: I): PlaceAttachmentResponse {
+    const message = createBasePlaceAttachmentResponse();
+    message.done = object.done ?? false;
+    message.nextOffset = object.nextOffset ?? 0;
+    return message;
+  },
+};
+
+function createBaseListFilesRequest(): ListFilesRequest {
+  return { sessionId: "", workspaceJson: "", query: "", limit: 0 };
+}
+
+export const ListFilesRequest: MessageFns<ListFilesRequest> = {
+  encode(message: ListFilesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.workspaceJson !== "") {
+      writer.uint32(18).string(message.workspaceJson);
+    }
+    if (message.query !== "") {
+      writer.uint32(26).string(message.query);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(32).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListFilesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListFilesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.workspaceJson = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.query = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListFilesRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      workspaceJson: isSet(object.workspaceJson)
+        ? globalThis.String(object.workspaceJson)
+        : isSet(object.workspace_json)
+        ? globalThis.String(object.workspace_json)
+        : "",
+      query: isSet(object.query) ? globalThis.String(object.query) : "",
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
+  },
+
+  toJSON(message: ListFilesRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.workspaceJson !== "") {
+      obj.workspaceJson = message.workspaceJson;
+    }
+    if (message.query !== "") {
+      obj.query = message.query;
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListFilesRequest>, I>>(base?: I): ListFilesRequest {
+    return ListFilesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListFilesRequest>, I>>(object: I): ListFilesRequest {
+    const message = createBaseListFilesRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.workspaceJson = object.workspaceJson ?? "";
+    message.query = object.query ?? "";
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseListFilesResponse(): ListFilesResponse {
+  return { files: [], stale: false, truncated: false };
+}
+
+export const ListFilesResponse: MessageFns<ListFilesResponse> = {
+  encode(message: ListFilesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.files) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
+    }
+    if (message.truncated !== false) {
+      writer.uint32(24).bool(message.truncated);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListFilesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListFilesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.files.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.truncated = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListFilesResponse {
+    return {
+      files: globalThis.Array.isArray(object?.files) ? object.files.map((e: any) => globalThis.String(e)) : [],
+      stale: isSet(object.stale) ? globalThis.Boolean(object.stale) : false,
+      truncated: isSet(object.truncated) ? globalThis.Boolean(object.truncated) : false,
+    };
+  },
+
+  toJSON(message: ListFilesResponse): unknown {
+    const obj: any = {};
+    if (message.files?.length) {
+      obj.files = message.files;
+    }
+    if (message.stale !== false) {
+      obj.stale = message.stale;
+    }
+    if (message.truncated !== false) {
+      obj.truncated = message.truncated;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListFilesResponse>, I>>(base?: I): ListFilesResponse {
+    return ListFilesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListFilesResponse>, I>>(object: I): ListFilesResponse {
+    const message = createBaseListFilesResponse();
+    message.files = object.files?.map((e) => e) || [];
+    message.stale = object.stale ?? false;
+    message.truncated = object.truncated ?? false;
+    return message;
+  },
+};
+
 function createBaseReleaseRequest(): ReleaseRequest {
   return { sessionId: "" };
 }
@@ -2211,6 +2696,24 @@ export const ExecutorDefinition = {
       requestType: FenceSessionRequest as typeof FenceSessionRequest,
       requestStream: false,
       responseType: FenceSessionResponse as typeof FenceSessionResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Puts a file that people attached into the session's sandbox, piece by piece; idempotent. Runners only. */
+    placeAttachment: {
+      name: "PlaceAttachment",
+      requestType: PlaceAttachmentRequest as typeof PlaceAttachmentRequest,
+      requestStream: false,
+      responseType: PlaceAttachmentResponse as typeof PlaceAttachmentResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Paths of a workspace, from its index. Session only. */
+    listFiles: {
+      name: "ListFiles",
+      requestType: ListFilesRequest as typeof ListFilesRequest,
+      requestStream: false,
+      responseType: ListFilesResponse as typeof ListFilesResponse,
       responseStream: false,
       options: {},
     },

@@ -1,0 +1,53 @@
+import type { executorPb, Principal, sessionsPb } from '@margay/contracts';
+import type { Head } from '@margay/log';
+import { systemPrincipal, type GrpcClient } from '@margay/platform';
+import { requireAccess } from '../access/access-rules';
+import type { AttachmentsService } from '../attachments/attachments.service';
+import type { SessionLog } from '../commits/session-log';
+import type { ProjectsService } from './projects.service';
+
+type Executor = Pick<GrpcClient<typeof executorPb.ExecutorDefinition>, 'listFiles'>;
+
+const ASK_TIMEOUT_MS = 15_000;
+const NOTHING = { files: [], attachments: [], stale: false, truncated: false };
+
+export interface FilesPorts {
+  log: SessionLog;
+  projects: ProjectsService;
+  attachments: Pick<AttachmentsService, 'names'>;
+  executor: Executor;
+}
+
+/** Paths for completion: whose workspace it is is decided here, what lies in it is known to tool-executor. */
+export class FilesService {
+  constructor(private readonly ports: FilesPorts) {}
+
+  async list(principal: Principal, request: sessionsPb.ListFilesRequest): Promise<sessionsPb.ListFilesResponse> {
+    const { sessionId, project, query, limit } = request;
+    const head = sessionId === '' ? undefined : await this.headOf(principal, sessionId);
+    const binding = head && isBound(head) ? head.binding : this.bindingOf(project);
+    if (!head && !binding) return NOTHING;
+    const attachments = head ? await this.ports.attachments.names(head.tenantId, head.sessionId) : [];
+    const workspace = this.ports.projects.workspaceOf(binding ?? { project: null, cwd: null });
+    const asked = { sessionId, workspaceJson: JSON.stringify(workspace), query, limit };
+    const options = { principal: systemPrincipal('session', principal.tenantId), timeoutMs: ASK_TIMEOUT_MS };
+    const { files, stale, truncated } = await this.ports.executor.listFiles(asked, options);
+    const wanted = query.toLowerCase();
+    return { files, attachments: attachments.filter((name) => name.toLowerCase().includes(wanted)), stale, truncated };
+  }
+
+  private async headOf(principal: Principal, sessionId: string): Promise<Head> {
+    const head = await this.ports.log.recentHead(sessionId);
+    requireAccess(principal, head);
+    return head;
+  }
+
+  /** Unknown projects have no files. */
+  private bindingOf(project: string): Head['binding'] | undefined {
+    return this.ports.projects.has(project) ? { project, cwd: null } : undefined;
+  }
+}
+
+function isBound({ binding }: Head): boolean {
+  return binding.project !== null || binding.cwd !== null;
+}
