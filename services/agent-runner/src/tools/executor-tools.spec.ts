@@ -25,16 +25,18 @@ beforeEach(() => {
 });
 
 interface Given extends Partial<Parameters<Tools['execute']>[1]> {
+  attachments?: ConstructorParameters<typeof ExecutorTools>[0]['attachments'];
   effect?: ToolInvocation['effect'];
 }
 
-function execute(attempts: Attempt[], { effect = call.effect, ...options }: Given = {}) {
+function execute(attempts: Attempt[], { effect = call.effect, attachments, ...options }: Given = {}) {
   executor.attempts = attempts;
   const tools = new ExecutorTools({
     client: executor.client,
     grant: () => 'grant',
     descriptors: () => Promise.resolve([]),
     onFenced: () => (fenced += 1),
+    ...(attachments ? { attachments } : {}),
     logger: createLogger({ level: 'off' }),
   });
   const { signal } = new AbortController();
@@ -144,4 +146,43 @@ it('leaves no listener behind, however often it tries', async () => {
   const names = (spy: { mock: { calls: unknown[][] } }) => spy.mock.calls.filter(([name]) => name === 'abort').length;
   expect(names(add)).toBeGreaterThan(3);
   expect(names(remove)).toBeGreaterThanOrEqual(5);
+});
+
+describe('where people attached files', () => {
+  const forget = jest.fn();
+
+  beforeEach(() => forget.mockClear());
+
+  it('a call is sent once they are there, and again where they could not be brought at first; nothing has run', async () => {
+    const failures = [gone(), gone()];
+    const place = jest.fn(async () => {
+      const failure = failures.shift();
+      if (failure) throw failure;
+      expect(executor.requests).toEqual([]);
+    });
+    const outcome = await execute([[started(), finished('done')]], { attachments: { place, forget } });
+    expect(outcome).toMatchObject({ status: 'ok' });
+    expect(place).toHaveBeenCalledTimes(3);
+    expect(executor.requests).toHaveLength(1);
+  });
+
+  it('a call whose files cannot be brought has failed, and surely not run', async () => {
+    const place = () => Promise.reject(errorOf('INTERNAL', 'attachment_broken', 'it does not arrive whole'));
+    const outcome = await execute([], { attachments: { place, forget } });
+    expect(outcome).toMatchObject({ status: 'error', error: 'it does not arrive whole' });
+    expect(executor.requests).toEqual([]);
+  });
+
+  it('a cancel does not wait for them', async () => {
+    const controller = new AbortController();
+    const outcome = execute([], { attachments: { place: () => never, forget }, signal: controller.signal });
+    controller.abort(new RunStopped('canceled'));
+    expect(await outcome).toMatchObject({ status: 'cancelled' });
+    expect(executor.requests).toEqual([]);
+  });
+
+  it('they are brought anew into another sandbox', async () => {
+    await execute([[wrongIncarnation('two')]], { attachments: { place: () => Promise.resolve(), forget } });
+    expect(forget).toHaveBeenCalledTimes(1);
+  });
 });
