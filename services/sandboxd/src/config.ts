@@ -23,6 +23,10 @@ const Environment = z.object({
   MARGAY_SANDBOX_SPILL_DIR: z.string(),
   /** Where files that people attached go; readable by the file tools. */
   MARGAY_SANDBOX_ATTACHMENTS_DIR: z.string().default('/margay/attachments'),
+  /** The egress proxy's socket for this sandbox; it gets a port of the loopback. */
+  MARGAY_SANDBOX_PROXY_SOCKET: z.string().optional(),
+  /** The egress proxy with this sandbox's name and token, where it can be reached as it is. */
+  MARGAY_SANDBOX_PROXY_URL: z.string().optional(),
   MARGAY_SANDBOX_ISOLATION: z.enum(['bwrap', 'pod', 'uid', 'none']),
   /** The lowest epoch served from the start, when an earlier life of this sandbox saw it. */
   MARGAY_SANDBOX_MIN_GENERATION: z.coerce.number().int().default(0),

@@ -4,6 +4,7 @@ import { UnavailableError } from '@margay/errors';
 import { shellEnvironment } from '@margay/toolbox';
 import type { SandboxdConfig } from './config';
 import { GrantVerifier } from './grants/grant-verifier';
+import { openProxyDoor, proxyEnvironment } from './proxy-door';
 import { selfTest } from './self-test';
 import { Sandbox, type SandboxOptions } from './sandbox';
 import { SandboxdServer } from './sandboxd.grpc';
@@ -28,7 +29,11 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
     sandboxId: config.MARGAY_SANDBOX_ID,
     trust: trustOf(config),
   });
-  const sandbox = await Sandbox.open(sandboxOptions(config));
+  const options = sandboxOptions(config);
+  const environment = { ...options.environment, ...proxyEnvironment(config) };
+  const sandbox = await Sandbox.open({ ...options, environment });
+  const { MARGAY_SANDBOX_PROXY_SOCKET: proxySocket } = config;
+  const proxyDoor = proxySocket === undefined ? undefined : await openProxyDoor(proxySocket);
   let finish: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => (finish = resolve));
   let closing: Promise<void> | undefined;
@@ -37,6 +42,7 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
       clearInterval(idleTimer);
       await sandbox.close(graceMs);
       server.close();
+      proxyDoor?.close();
       finish();
     })();
     return closing;

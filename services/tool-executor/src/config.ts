@@ -27,6 +27,8 @@ export const ToolExecutorConfig = z.object({
     .default(2 * 1024 ** 3)
     .describe('bytes'),
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().min(16).default(512).describe('a number from 16'),
+  /** Of the egress proxy on this machine, see docs/egress.md; without it sandboxes reach nothing outside. */
+  MARGAY_EGRESS_LOCAL_SOCKET: z.string().optional().describe('path of the private Unix socket of egress'),
   /** Tools that the operator defines, see docs/http-tools.md; without it no store is needed. */
   MARGAY_HTTP_TOOLS_FILE: z.string().optional().describe('a JSON file of HTTP tools'),
   MARGAY_MONGODB_URL: z.string().optional().describe('the document store, for tools outside sandboxes'),

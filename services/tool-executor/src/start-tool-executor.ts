@@ -83,6 +83,7 @@ async function openDriver(config: ToolExecutorConfig, logger: Logger): Promise<P
     trust: await trustOf(config.MARGAY_KEYS_DIR),
     memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
     processes: config.MARGAY_SANDBOX_PROCESSES,
+    egressSocket: config.MARGAY_EGRESS_LOCAL_SOCKET,
     faultPoints: config.MARGAY_FAULT_POINTS,
     idleExitMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000 + IDLE_EXIT_MARGIN_MS,
     logger,

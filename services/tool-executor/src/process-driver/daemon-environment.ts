@@ -1,5 +1,6 @@
 import type { Isolation } from '../driver/sandbox-driver';
 import type { Mount } from './bubblewrap';
+import { EGRESS_FOLDER, EGRESS_SOCKET } from './egress-doors';
 import { INSIDE } from './launcher';
 import type { SandboxFolder } from './sandbox-folder';
 import type { SandboxRecord } from './sandbox-records';
@@ -18,12 +19,13 @@ export function hostPaths(folder: SandboxFolder, workspace: string): SandboxPath
     results: folder.file('results'),
     attachments: folder.file('attachments'),
     trust: folder.file('trust.pem'),
+    egress: '',
     cache: '',
   };
 }
 
 /** What bubblewrap shows of the host. */
-export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: string): Mount[] {
+export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: string, hasEgress: boolean): Mount[] {
   const own = (name: string, target: string, isReadOnly = false): Mount => ({
     source: folder.file(name),
     target,
@@ -38,6 +40,7 @@ export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: 
     own('home', INSIDE.home),
     own('tmp', '/tmp'),
     own('trust.pem', INSIDE.trust, true),
+    ...(hasEgress ? [own(EGRESS_FOLDER, INSIDE.egress, true)] : []),
     own('passwd', '/etc/passwd', true),
     own('group', '/etc/group', true),
     own('hosts', '/etc/hosts', true),
@@ -51,6 +54,8 @@ export interface DaemonLimits {
   memoryBytes: number;
   /** 0 = none. */
   processes: number;
+  /** Whether there is a way out, through the egress proxy. */
+  hasEgress: boolean;
   /** For tests only. */
   faultPoints?: string | undefined;
 }
@@ -83,6 +88,7 @@ export function daemonEnvironment(
     LANG: 'C.UTF-8',
     TZ: 'UTC',
     ...(limits.faultPoints === undefined ? {} : { MARGAY_FAULT_POINTS: limits.faultPoints }),
+    ...(limits.hasEgress ? { MARGAY_SANDBOX_PROXY_SOCKET: `${paths.egress}/${EGRESS_SOCKET}` } : {}),
     ...(paths.cache === '' ? {} : { NODE_COMPILE_CACHE: paths.cache }),
   };
 }

@@ -18,6 +18,8 @@ export interface ProcessDriverOptions {
   processes: number;
   /** A sandbox ends by itself after this long without a call, should this process be gone. */
   idleExitMs: number;
+  /** The private socket of the egress proxy on this machine; without it sandboxes reach nothing outside. */
+  egressSocket?: string | undefined;
   /** For tests only: the first daemon of each sandbox fails on purpose; those that replace it do not. */
   faultPoints?: string | undefined;
   logger: Logger;
@@ -30,8 +32,9 @@ export function cacheFolderOf({ home, entry }: ProcessDriverOptions): string {
 
 /** Everything a running sandbox was started from; one of another kind is not adopted. */
 export function fingerprintOf(options: ProcessDriverOptions, isolation: Isolation): string {
-  const { entry, trust, memoryBytes, processes } = options;
-  const facts = [fileStamp(entry), trust, isolation, memoryBytes, processes, process.version];
+  const { entry, trust, memoryBytes, processes, egressSocket } = options;
+  const hasEgress = egressSocket !== undefined;
+  const facts = [fileStamp(entry), trust, isolation, memoryBytes, processes, hasEgress, process.version];
   return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
 }
 

@@ -196,5 +196,6 @@ export const INSIDE = {
   results: '/margay/results',
   attachments: '/margay/attachments',
   trust: '/margay/trust.pem',
+  egress: '/margay/egress',
   cache: '/margay/cache',
 } as const;

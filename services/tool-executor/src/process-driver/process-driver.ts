@@ -15,6 +15,7 @@ import { Cgroups } from './cgroups';
 import { daemonEnvironment, hostPaths, INSIDE_PATHS, mountsOf } from './daemon-environment';
 import { cacheFolderOf, fingerprintOf, programOf, type ProcessDriverOptions } from './driver-options';
 import { detectIsolation, type Detected } from './detect-isolation';
+import { EgressDoors } from './egress-doors';
 import { removeStages, type Launched } from './launcher';
 import { ProcessLedger } from './process-ledger';
 import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
@@ -39,6 +40,7 @@ export class ProcessDriver extends SandboxDriver {
   /** Sandboxes that a daemon was armed in, see `faultPoints`. */
   private readonly armed = new Set<string>();
   private readonly workspaces: Workspaces;
+  private readonly doors: EgressDoors;
 
   private constructor(
     private readonly options: ProcessDriverOptions,
@@ -53,6 +55,9 @@ export class ProcessDriver extends SandboxDriver {
     super();
     this.ledger = new ProcessLedger(parts.records);
     this.workspaces = new Workspaces({ home: options.home, isRoot: parts.isRoot });
+    // Without a network of its own, a sandbox needs no way out, and could not be kept from going others.
+    const egressSocket = this.isolation === 'bwrap' ? options.egressSocket : undefined;
+    this.doors = new EgressDoors(egressSocket, parts.sockets.base);
   }
 
   /** Finds out what this machine can do, then keeps what an earlier life left running and ends what it cannot use. */
@@ -125,6 +130,7 @@ export class ProcessDriver extends SandboxDriver {
   /** Lets go of the short socket names; sandboxes have been released before. */
   async close(): Promise<void> {
     await this.turns.idle();
+    await this.doors.closeAll();
     await this.parts.sockets.remove();
   }
 
@@ -179,6 +185,7 @@ export class ProcessDriver extends SandboxDriver {
     const { cgroups, detected } = this.parts;
     const { memoryBytes, processes } = this.options;
     const isBoxed = this.isolation === 'bwrap';
+    await this.doors.open(record);
     const outside = new SandboxFolder(this.parts.sockets.base, record.sandboxId);
     const paths = isBoxed ? INSIDE_PATHS : hostPaths(outside, record.folder);
     // A limit on processes counts everything of a user, so it needs a user, or numbering, of the sandbox's own.
@@ -186,7 +193,7 @@ export class ProcessDriver extends SandboxDriver {
     return detected.launcher.launch({
       isolation: this.isolation,
       user: record,
-      mounts: mountsOf(folder, record.folder, cacheFolderOf(this.options)),
+      mounts: mountsOf(folder, record.folder, cacheFolderOf(this.options), this.doors.isOpen),
       // The workspace first: it may lie in the folder of another base.
       bases: [record.folder, folder.path, cacheFolderOf(this.options)],
       ...(isInPlace ? { hostPath: record.folder } : {}),
@@ -195,6 +202,7 @@ export class ProcessDriver extends SandboxDriver {
         idleExitMs: this.options.idleExitMs,
         memoryBytes,
         processes: isAlone ? processes : 0,
+        hasEgress: this.doors.isOpen,
         faultPoints: this.faultPointsOf(record.sandboxId),
       }),
       ...(this.isolation === 'uid' ? { program: programOf(this.options) } : {}),
@@ -246,6 +254,7 @@ export class ProcessDriver extends SandboxDriver {
   private async end(record: SandboxRecord, waitMs: number): Promise<void> {
     const isGone = await areGone(record.processes, waitMs);
     if (!isGone) await killAll(record.processes);
+    await this.doors.close(record.sandboxId);
     if (!isGone) await areGone(record.processes, STOP_WAIT_MS);
     // Without bubblewrap, commands outlive their daemon.
     if (this.isolation === 'uid' && this.isOnlyUser(record)) await killUser(record.uid);
@@ -272,7 +281,10 @@ export class ProcessDriver extends SandboxDriver {
         continue;
       }
       const isRunning = (await Promise.all(record.processes.map(isAlive))).every(Boolean);
-      if (isRunning && record.fingerprint === fingerprintOf(this.options, this.isolation)) continue;
+      if (isRunning && record.fingerprint === fingerprintOf(this.options, this.isolation)) {
+        await this.doors.open(record);
+        continue;
+      }
       await this.end(record, 0);
     }
   }
