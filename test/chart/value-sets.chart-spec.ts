@@ -24,7 +24,7 @@ describe.each(['1.30', '1.36'])('objects for Kubernetes %s', (minor) => {
     const schema = known.kinds[key] ?? custom.kinds[key];
     if (!schema) return [`${key}: no such kind`];
     const validate = ajv.getSchema(key) ?? ajv.compile({ $id: key, ...definitions, allOf: [schema] });
-    validate(object);
+    void validate(object);
     return (validate.errors ?? []).map(({ instancePath, message, params }) => `${key} ${object.metadata.name}${instancePath} ${message} ${JSON.stringify(params)}`); // prettier-ignore
   };
 

@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { NestFactory } from '@nestjs/core';
 import type { NestFastifyApplication } from '@nestjs/platform-fastify';
 import { subjects } from '@margay/contracts';
@@ -21,6 +22,8 @@ import { StreamHub } from './stream/stream-hub';
 
 const IDLE_SWEEP_MS = 50;
 const CLOSE_GRACE_MS = 10_000;
+/** So long, or as streams are drained if that is less, kept connections may bring one more request. */
+const FAREWELL_MS = 1_000;
 
 export interface GatewayParts {
   listen: { host: string; port: number };
@@ -71,6 +74,7 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
   addHooks(app.getHttpAdapter().getInstance(), { admission, metrics, logger });
   const stopWatchingKeys = bus.subscribe(subjects.config('keys'), () => hub.keysChanged());
   refuseExpectations(app.getHttpServer());
+  const farewell = endConnectionsWithAnswers(app);
   hub.start();
   const unused = unusedConnections(app.getHttpServer());
   await app.listen(listen.port, listen.host);
@@ -78,11 +82,23 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
     port: portOf(app),
     hub,
     async close() {
-      await hub.close();
+      farewell.begin();
+      await Promise.all([hub.close(), pause(Math.min(parts.streams.drainMs, FAREWELL_MS))]);
       stopWatchingKeys();
       await closeApp(app, unused);
     },
   };
+}
+
+/** Once begun, every answer ends its connection: a client that keeps it would lose its next request in the closing. */
+function endConnectionsWithAnswers(app: NestFastifyApplication): { begin: () => void } {
+  let hasBegun = false;
+  const fastify = app.getHttpAdapter().getInstance();
+  fastify.addHook('onSend', (_request, reply, _payload, done) => {
+    if (hasBegun) reply.header('connection', 'close');
+    done();
+  });
+  return { begin: () => void (hasBegun = true) };
 }
 
 /** Connections on which nothing was asked yet: clients keep such in reserve, and Node does not count them as idle. */
