@@ -1,5 +1,6 @@
-import type { Attachment, Principal } from '@margay/contracts';
+import type { Attachment, Principal, runnersPb } from '@margay/contracts';
 import { sessionsPb } from '@margay/contracts';
+import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 
 const harness = new SessionHarness();
@@ -32,6 +33,14 @@ async function query(sessionId: string, attachments: unknown[], principal = ada)
   for await (const { commits } of harness.sessions.readCommits(all, { principal }))
     for (const { frames } of commits) events.push(...frames.map(({ json }) => JSON.parse(json)));
   return events.findLast(({ type }) => type === 'user')?.payload.attachments ?? [];
+}
+
+const assigned = new Map<string, runnersPb.Assign>();
+
+async function grantOf(runner: ScriptedRunner, sessionId: string): Promise<runnersPb.Assign> {
+  const assign = assigned.get(sessionId) ?? (await runner.assignOf(sessionId));
+  assigned.set(sessionId, assign);
+  return assign;
 }
 
 describe('attached files', () => {
@@ -86,14 +95,33 @@ describe('attached files', () => {
   });
 
   it.each([
-    ['unsupported_type', { filename: 'a.exe' }],
-    ['image_unsupported', { filename: 'a.png' }],
-    ['image_unsupported', { filename: 'a', contentType: 'image/webp', model: 'some/model' }],
-    ['bad_request', { filename: '' }],
-    ['too_large', { content: Buffer.alloc(7 * 1024 * 1024 + 1) }],
-  ])('are refused as %s: %j', async (reason, file) => {
+    ['of an unsupported type', 'unsupported_type', { filename: 'a.exe' }],
+    ['that are images', 'image_unsupported', { filename: 'a.png' }],
+    ['said to be images', 'image_unsupported', { filename: 'a', contentType: 'image/webp', model: 'some/model' }],
+    ['without a name', 'bad_request', { filename: '' }],
+    ['above 7 MiB', 'too_large', { content: Buffer.alloc(7 * 1024 * 1024 + 1) }],
+  ])('%s are refused as %s', async (_, reason, file) => {
     const refused = add(await sessionOf(ada), file);
     await expect(refused).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', reason });
+  });
+
+  it('are read piece by piece under the grant of a run of their session, and of no other', async () => {
+    const runner = new ScriptedRunner(harness.runners, 'runner-of-attachments', harness.pool);
+    try {
+      const [own, other] = [await sessionOf(ada), await sessionOf(ada)];
+      const { content_blob: blob } = await add(own, { content: Buffer.from('only here') });
+      await query(own, []);
+      await query(other, []);
+      const read = async (sessionId: string, offset: number, length: number) => {
+        const { grant } = await grantOf(runner, sessionId);
+        const { content } = await harness.runners.readAttachment({ blobId: blob.id, offset, length }, { grant });
+        return content.toString();
+      };
+      expect(await read(own, 5, 100)).toBe('here');
+      await expect(read(other, 0, 4)).rejects.toMatchObject({ reason: 'blob_not_found' });
+    } finally {
+      runner.close();
+    }
   });
 
   it('stay for a retry of the turn, and for a fork', async () => {

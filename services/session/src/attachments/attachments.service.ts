@@ -14,6 +14,7 @@ const SESSION_MAX_BYTES = 200 * 1024 * 1024;
 const PIECE_MAX_BYTES = 4 * 1024 * 1024;
 
 interface AttachmentBlobs extends BlobStore {
+  size(tenantId: string, id: string): Promise<number>;
   read(tenantId: string, id: string, start: number, end: number | undefined): AsyncIterable<Buffer>;
 }
 
@@ -78,7 +79,9 @@ export class AttachmentsService {
     const isOwn =
       (await rows.isAttachedTo(tenantId, sessionId, blobId)) || (await refersTo(tenantId, blobId, sessionId));
     if (!isOwn) throw new NotFoundError('blob_not_found', `blob ${blobId} not found`);
-    const end = offset + Math.min(length || PIECE_MAX_BYTES, PIECE_MAX_BYTES);
+    const wanted = offset + Math.min(length || PIECE_MAX_BYTES, PIECE_MAX_BYTES);
+    const end = Math.min(wanted, await blobs.size(tenantId, blobId));
+    if (offset >= end) return Buffer.alloc(0);
     const chunks: Buffer[] = [];
     for await (const chunk of blobs.read(tenantId, blobId, offset, end)) chunks.push(chunk);
     return Buffer.concat(chunks);

@@ -1,0 +1,81 @@
+import { answer, byConversation, callTools } from '@margay/testing';
+import { PlatformHarness } from './harness';
+
+jest.setTimeout(60_000);
+
+interface Uploaded {
+  id: string;
+  filename: string;
+  stored_name: string;
+}
+
+describe('workspaces', () => {
+  const margay = new PlatformHarness({ mode: 'combined' });
+
+  beforeAll(() => margay.start(), 600_000);
+  afterAll(() => margay.stop(), 60_000);
+
+  async function upload(sessionId: string, name: string, text: string): Promise<Uploaded[]> {
+    const form = new FormData();
+    form.append('files', new File([text], name));
+    const response = await fetch(`${margay.platform.gatewayUrl}/api/sessions/${sessionId}/attachments`, {
+      method: 'POST',
+      headers: { 'X-API-KEY': margay.platform.apiKey },
+      body: form,
+    });
+    expect(response.status).toBe(200);
+    return ((await response.json()) as { attachments: Uploaded[] }).attachments;
+  }
+
+  async function files(search: string): Promise<{ files: string[]; attachments: string[]; stale?: boolean }> {
+    const response = await fetch(`${margay.platform.gatewayUrl}/api/files?${search}`, {
+      headers: { 'X-API-KEY': margay.platform.apiKey },
+    });
+    expect(response.status).toBe(200);
+    return (await response.json()) as { files: string[]; attachments: string[] };
+  }
+
+  it('shows an attached file to the model, which reads it in the sandbox, also in a later run', async () => {
+    const asked: string[] = [];
+    margay.script(
+      byConversation(({ results, user }) => {
+        asked.push(user);
+        if (results.length > 0) return answer(`read: ${results.at(-1)?.content}`);
+        return callTools({
+          name: 'aider_shell_tool',
+          arguments: { command: 'cat $MARGAY_ATTACHMENTS/*; ls -la $MARGAY_ATTACHMENTS' },
+        });
+      }),
+    );
+    const session = await margay.sessionWith({ 'README.md': 'a shop' });
+    const attachments = await upload(session.id, 'plan.md', 'the secret plan');
+    const run = await session.query('What is the plan?', { attachments });
+    expect((await run.result()).text).toContain('the secret plan');
+    expect(asked[0]).toContain(`/margay/attachments/${attachments[0]?.stored_name}`);
+    const events = (await margay.storedFrames(session.id)).map((text) => JSON.parse(text) as Record<string, never>);
+    const user = events.find(({ type }) => type === 'user') as unknown as { payload: { attachments: Uploaded[] } };
+    expect(user.payload.attachments).toEqual(attachments);
+    expect((await (await session.query('again')).result()).text).toContain('the secret plan');
+    expect((await files(`session=${session.id}`)).attachments).toEqual(['plan.md']);
+  });
+
+  it('lists the files of the workspace for completion, as a command has just left them', async () => {
+    const command = 'git init -q . && echo out/ > .gitignore && mkdir out && touch out/x src.ts';
+    margay.script(
+      byConversation(({ results }) =>
+        results.length > 0 ? answer('done') : callTools({ name: 'aider_shell_tool', arguments: { command } }),
+      ),
+    );
+    const session = await margay.sessionWith({ 'README.md': 'a shop', 'docs/read me.txt': '' });
+    // Nothing runs there yet: a sandbox is started for the look.
+    expect((await files(`session=${session.id}`)).files).toEqual(['README.md', 'docs/read me.txt']);
+    await (await session.query('go')).result();
+    expect((await files(`session=${session.id}`)).files).toEqual([
+      '.gitignore',
+      'README.md',
+      'docs/read me.txt',
+      'src.ts',
+    ]);
+    expect((await files(`session=${session.id}&q=READ&limit=1`)).files).toEqual(['README.md']);
+  });
+});
