@@ -12,6 +12,8 @@ import { join } from 'node:path';
 import { progress, root, runCommand, SIGNALS } from './prepare.mjs';
 
 const scripts = join(root, 'tools/testcluster');
+/** Commands that run now. */
+const children = new Set();
 const OWN_CLUSTER = /^margay-test-(\d+)$/;
 
 await runCommand(import.meta.url, main);
@@ -24,7 +26,12 @@ async function main() {
   const cluster = isExisting ? existingCluster() : await ownCluster(folder);
   let stopped;
   const stop = () => (stopped ??= cluster.stop().finally(() => rm(folder, { recursive: true, force: true })));
-  for (const signal of SIGNALS) process.once(signal, () => void stop().finally(() => process.exit(130)));
+  const interrupt = async () => {
+    await endChildren(); // else up.sh would go on while down.sh takes everything away
+    await stop();
+    process.exit(130);
+  };
+  for (const signal of SIGNALS) process.once(signal, () => void interrupt());
   try {
     return await runSpecs(await cluster.start(), folder);
   } finally {
@@ -113,20 +120,27 @@ async function runSpecs(env, folder) {
   const outputFile = join(folder, 'results.json');
   const args = [
     ...['node_modules/jest/bin/jest.js', '--config', 'jest.config.js', '--runInBand', '--forceExit'],
-    ...['--json', '--outputFile', outputFile, ...process.argv.slice(2)],
+    ...['--globalSetup', './test/cluster/setup.cjs', '--json', '--outputFile', outputFile, ...process.argv.slice(2)],
     ...['--testMatch', '<rootDir>/test/cluster/**/*.cluster-spec.ts'],
   ];
   // With --json jest prints its report to standard output too: only the file is wanted.
-  const child = spawn(process.execPath, args, {
+  const child = start(process.execPath, args, {
     cwd: root,
     env: { ...env, MARGAY_TEST_VERSION: version },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const [code] = await once(child, 'exit');
+  console.log(await summary(outputFile, code));
+  return code ?? 1;
+}
+
+async function summary(outputFile, code) {
+  // Without a report nothing ran: jest has said why.
+  if (!existsSync(outputFile)) return '0 passed, 1 failed';
   const report = JSON.parse(await readFile(outputFile, 'utf8'));
   const failed = report.numFailedTests + report.numRuntimeErrorTestSuites;
-  console.log(`${report.numPassedTests} passed, ${failed === 0 && code !== 0 ? 1 : failed} failed`);
-  return code ?? 1;
+  const skipped = report.numPendingTests > 0 ? `, ${report.numPendingTests} skipped` : '';
+  return `${report.numPassedTests} passed, ${failed === 0 && code !== 0 ? 1 : failed} failed${skipped}`;
 }
 
 async function builtBinary() {
@@ -145,7 +159,7 @@ async function freePort() {
 
 /** `output` is both streams; what a shown command writes to standard error is passed on as it comes. */
 async function run([program, ...args], { env = process.env, isShown = false } = {}) {
-  const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = start(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let stdout = '';
   let output = '';
   child.stdout.on('data', (chunk) => {
@@ -160,4 +174,19 @@ async function run([program, ...args], { env = process.env, isShown = false } = 
   return { code, stdout, output };
 }
 
-const lastLine = (output) => output.trim().split('\n').at(-1);
+function start(program, args, options) {
+  const child = spawn(program, args, options);
+  children.add(child);
+  child.once('close', () => children.delete(child));
+  return child;
+}
+
+async function endChildren() {
+  const ending = [...children].map((child) => once(child, 'close'));
+  for (const child of children) child.kill();
+  await Promise.all(ending);
+}
+
+function lastLine(output) {
+  return output.trim().split('\n').at(-1);
+}

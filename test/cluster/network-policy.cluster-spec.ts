@@ -1,10 +1,11 @@
+import { describeWith } from './features';
 import { ClusterHarness, type Manifest } from './harness';
 import { fetching, httpPod, lookingUp, service } from './pods';
 
 jest.setTimeout(180_000);
 
 // A cluster without an enforcer stores NetworkPolicies and lets everything pass; ours has to cut.
-describe('network policies', () => {
+describeWith('networkpolicy')('network policies', () => {
   const cluster = new ClusterHarness();
   let home: string;
   let abroad: string;
