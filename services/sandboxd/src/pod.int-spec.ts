@@ -1,7 +1,7 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -19,6 +19,9 @@ const ring = new KeyRing({
   trust: { 'tool-executor': [trust] },
   privateKey: keys.privateKey,
 });
+
+/** In a pod all processes of the daemon's user are its own; here it needs a user of its own for that to be true. */
+const USER = process.getuid?.() === 0 ? { uid: 29_990, gid: 29_990 } : {};
 
 let folder: string;
 let bundle: string;
@@ -63,6 +66,7 @@ async function start(): Promise<void> {
       PATH: process.env['PATH'],
     },
     stdio: ['ignore', 'pipe', 'inherit'],
+    ...USER,
   });
   await once(daemon.stdout as NodeJS.ReadableStream, 'data');
   client = grpcClient(sandboxdPb.SandboxdDefinition, address, { pinnedCertificate: await shownCertificate() });
@@ -109,11 +113,13 @@ const stdoutOf = ({ resultJson }: sandboxdPb.Finished): string => (JSON.parse(re
 beforeAll(() => {
   bundle = path.join(mkdtempSync(path.join(tmpdir(), 'margay-bundle-')), 'sandboxd.cjs');
   execFileSync(process.execPath, [path.join(__dirname, '../bundle.mjs'), bundle]);
+  chmodSync(path.dirname(bundle), 0o755);
 }, 60_000);
 afterAll(() => rmSync(path.dirname(bundle), { recursive: true, force: true }));
 beforeEach(async () => {
   folder = mkdtempSync(path.join(tmpdir(), 'margay-sandboxd-'));
   mkdirSync(path.join(folder, 'ws'));
+  for (const name of [folder, path.join(folder, 'ws')]) if (USER.uid) chownSync(name, USER.uid, USER.gid);
   address = await freeAddress();
   await start();
 });

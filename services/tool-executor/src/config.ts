@@ -2,6 +2,24 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
 
+/** For the driver `kubernetes`, see docs/sandboxes.md. */
+const KubernetesSettings = {
+  MARGAY_KUBECONFIG: z.string().optional().describe('a kubeconfig; without it the service account of the pod'),
+  MARGAY_WORKSPACES_NAMESPACE: z.string().default('margay-workspaces').describe('where sandboxes run'),
+  MARGAY_INSTALL_ID: z.string().default('margay').describe('tells sandboxes of installations apart, a label value'),
+  MARGAY_SANDBOX_IMAGE: z.string().optional().describe('image of sandboxes'),
+  MARGAY_SANDBOX_PULL_POLICY: z.enum(['Always', 'IfNotPresent', 'Never']).default('IfNotPresent'),
+  MARGAY_SANDBOX_PULL_SECRETS: z
+    .string()
+    .default('')
+    .transform((names) => names.split(',').filter((name) => name !== ''))
+    .describe('names of secrets, separated by commas'),
+  MARGAY_SANDBOX_CLASSES_FILE: z.string().optional().describe('a YAML file of sandbox classes'),
+  MARGAY_SANDBOX_TENANT_MAX: z.coerce.number().int().min(1).default(20).describe('sandboxes of one tenant'),
+  MARGAY_SANDBOX_POOL_SECONDS: z.coerce.number().min(0.2).default(5).describe('between looks at the waiting sandboxes'),
+  MARGAY_SANDBOX_COLLECT_SECONDS: z.coerce.number().min(0.2).default(30).describe('between collections'),
+};
+
 export const ToolExecutorConfig = z.object({
   MARGAY_TOOL_EXECUTOR_LISTEN: z.string().describe('host:port of its gRPC server'),
   MARGAY_KEYS_DIR: z.string().describe('folder of the service keys'),
@@ -10,11 +28,12 @@ export const ToolExecutorConfig = z.object({
     .default(path.join(homedir(), '.margay'))
     .transform((folder) => path.resolve(folder))
     .describe('folder of workspaces and sandboxes'),
-  MARGAY_SANDBOX_DRIVER: z.enum(['process']).default('process').describe('only "process" exists yet'),
+  MARGAY_SANDBOX_DRIVER: z.enum(['process', 'kubernetes']).default('process').describe('process or kubernetes'),
   MARGAY_SANDBOXD_ENTRY: z
     .string()
     .transform((file) => path.resolve(file))
-    .describe('the bundled sandboxd, one file'),
+    .optional()
+    .describe('the bundled sandboxd, one file, for the driver "process"'),
   MARGAY_SANDBOX_ISOLATION: z
     .enum(['auto', 'bwrap', 'uid', 'none'])
     .default('auto')
@@ -29,6 +48,7 @@ export const ToolExecutorConfig = z.object({
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().min(16).default(512).describe('a number from 16'),
   /** Of the egress proxy on this machine, see docs/egress.md; without it sandboxes reach nothing outside. */
   MARGAY_EGRESS_LOCAL_SOCKET: z.string().optional().describe('path of the private Unix socket of egress'),
+  ...KubernetesSettings,
   /** Tools that the operator defines, see docs/http-tools.md; without it no store is needed. */
   MARGAY_HTTP_TOOLS_FILE: z.string().optional().describe('a JSON file of HTTP tools'),
   MARGAY_MONGODB_URL: z.string().optional().describe('the document store, for tools outside sandboxes'),

@@ -22,6 +22,8 @@ export interface Heard {
   incarnation?: string;
   finished?: executorPb.ExecuteFinished;
   wrongIncarnation?: string;
+  /** Why the sandbox did not come at once. */
+  waits: executorPb.ExecuteWaiting[];
   /** The result as an object. */
   result: Record<string, unknown>;
 }
@@ -29,7 +31,7 @@ export interface Heard {
 /** For specs: tool-executor with real sandboxes, and a session and a runner to call it. */
 export class ExecutorFixture {
   readonly home = mkdtempSync(path.join(tmpdir(), 'margay-home-'));
-  readonly keysFolder = path.join(this.home, 'keys');
+  readonly keysFolder: string;
   readonly entry = path.join(this.home, 'sandboxd.cjs');
   private readonly logger = createLogger({ level: 'off' });
   private session?: KeyRing;
@@ -39,6 +41,11 @@ export class ExecutorFixture {
   private calls = 0;
   private lives = 0;
   private readonly abandoned: (() => Promise<void>)[] = [];
+
+  /** @param keysFolder of another fixture, whose replica this one is */
+  constructor(keysFolder?: string) {
+    this.keysFolder = keysFolder ?? path.join(this.home, 'keys');
+  }
 
   async start(environment: Record<string, string> = {}): Promise<this> {
     if (!existsSync(this.entry)) execFileSync(process.execPath, [BUNDLER, this.entry]);
@@ -57,6 +64,10 @@ export class ExecutorFixture {
     this.running = await startToolExecutor(settings, { logger: this.logger, management: this.management });
     this.connection = grpcClient(executorPb.ExecutorDefinition, listen, { keys: this.session });
     return this;
+  }
+
+  get metrics(): Promise<string> {
+    return this.management?.registry.metrics() ?? Promise.resolve('');
   }
 
   get isolation(): string {
@@ -109,11 +120,12 @@ export class ExecutorFixture {
       incarnation: '',
       ...more,
     };
-    const heard: Heard = { output: '', result: {} };
+    const heard: Heard = { output: '', waits: [], result: {} };
     for await (const { message } of this.client.execute(request, { grant: await this.token(grant) })) {
       if (message?.$case === 'started') Object.assign(heard, message.value);
       if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();
       if (message?.$case === 'wrongIncarnation') heard.wrongIncarnation = message.value.incarnation;
+      if (message?.$case === 'waiting') heard.waits.push(message.value);
       if (message?.$case === 'finished') heard.finished = message.value;
     }
     const result: unknown = JSON.parse(heard.finished?.resultJson ?? 'null');

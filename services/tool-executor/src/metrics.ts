@@ -1,5 +1,6 @@
 import { isMargayError } from '@margay/errors';
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { ClaimPath } from './driver/sandbox-driver';
 import type { SandboxObserver, SandboxRegistry } from './sandbox/sandbox-registry';
 
 /** The only class that the process driver knows. */
@@ -49,7 +50,7 @@ export class SandboxMetrics implements SandboxObserver {
     });
   }
 
-  claimed(seconds: number, path: 'warm' | 'cold'): void {
+  claimed(seconds: number, path: ClaimPath): void {
     this.claimDuration.observe({ class: SANDBOX_CLASS, path }, seconds);
   }
 

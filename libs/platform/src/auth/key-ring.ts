@@ -59,6 +59,11 @@ export class KeyRing {
     }
   }
 
+  /** Names the key that it signs with; undefined where it only verifies. */
+  get signingKeyId(): string | undefined {
+    return this.kid;
+  }
+
   /** Reads `trust.json` and `<service>.key.pem`; `verifyOnly` for a process that has no key of its own. */
   static async load(directory: string, service: string, { verifyOnly = false } = {}): Promise<KeyRing> {
     const trust = await readTrust(directory);

@@ -36,6 +36,22 @@ export const FAULT_POINT_NAMES = [
   'executor.during-execute',
   /** The sandbox has told its result, the runner has not heard of it. Detail: tool id, call id, arguments. */
   'executor.after-execute',
+  /** The record of a sandbox is stored, its pod does not exist. Detail: session id (none for the pool), sandbox id. */
+  'sandbox.after-record',
+  /** Its volume exists, its pod does not. Detail: as before. */
+  'sandbox.after-volume',
+  /** Its pod exists, the record does not know its UID. Detail: as before. */
+  'sandbox.after-pod',
+  /** A waiting sandbox belongs to the session by the store; it does not know, and neither does the cluster. Detail: as before. */
+  'sandbox.after-bind',
+  /** It has answered and its pod names the session; by the store it is not ready. Detail: as before. */
+  'sandbox.before-ready',
+  /** It is ready by the store, nobody has used it. Detail: as before. */
+  'sandbox.after-ready',
+  /** It is over by the store, its pod lives. Detail: as before. */
+  'sandbox.before-delete',
+  /** Its pod was told to go, the store calls it unfinished. Detail: as before. */
+  'sandbox.after-delete',
   /** A call is about to run; unless it is pure, the sandbox's journal says `started`. Detail: tool id, call id, arguments. */
   'sandboxd.before-run',
   /** The call has run, its result is not in the sandbox's journal. Detail: tool id, call id, arguments. */

@@ -58,7 +58,10 @@ export interface Refusal {
   attempt?: number;
 }
 
-export type Claim = { ref: SandboxRef; path: 'warm' | 'cold' } | { refusal: Refusal };
+/** `known`: the session had it. */
+export type ClaimPath = 'warm' | 'cold' | 'known';
+
+export type Claim = { ref: SandboxRef; path: ClaimPath } | { refusal: Refusal };
 
 export interface ReleaseOptions {
   reason: string;

@@ -40,6 +40,8 @@ interface Attempt {
   offset: number;
   /** An earlier sandbox was sent the call and did not say what became of it. */
   mayHaveRun: boolean;
+  /** The life of the sandbox that was sent it first. */
+  sentTo?: string;
 }
 
 /** Tool calls into sandboxes, whose journal decides what a call means, and outside of them, where the guard does. */
@@ -160,6 +162,7 @@ export class ExecutorService {
     let timer: NodeJS.Timeout | undefined;
     try {
       const token = await this.registry.tokenFor(sandbox, attempt.grant);
+      attempt.sentTo ??= sandbox.incarnation;
       const request = sandboxRequest(attempt);
       await faultPoint('executor.before-execute', () => detailOf(attempt));
       const overdue = new AbortController();
@@ -236,8 +239,11 @@ function detailOf({ request: { toolId, callId, argsJson } }: Attempt): string {
   return `${toolId} ${callId} ${argsJson}`;
 }
 
-function sandboxRequest({ request, tool, offset }: Attempt): sandboxdPb.ExecuteRequest {
-  const { callId, toolId, argsJson, timeoutMs, ifUnchanged, incarnation } = request;
+function sandboxRequest(attempt: Attempt): sandboxdPb.ExecuteRequest {
+  const { request, tool, offset } = attempt;
+  const { callId, toolId, argsJson, timeoutMs, ifUnchanged } = request;
+  // Another sandbox does not know whether it ran, and must not run it.
+  const incarnation = request.incarnation || (isLost(attempt) && attempt.sentTo) || '';
   return {
     callId,
     toolId,

@@ -6,6 +6,7 @@ import { SANDBOX_CLASS } from '../metrics';
 import { FIRST_EPOCH, isLowerEpoch, type Epoch } from '../driver/epoch';
 import type {
   Claim,
+  ClaimPath,
   ClaimRequest,
   Isolation,
   Refusal,
@@ -26,6 +27,8 @@ export interface LiveSandbox {
   workspaceKey: string;
   activeCalls: number;
   lastUsedAt: number;
+  /** Another one has taken its place; it ends with its last call. */
+  isRetired: boolean;
 }
 
 export interface Fence {
@@ -38,7 +41,7 @@ export interface Fence {
 
 /** Told of what happens to sandboxes, for metrics. */
 export interface SandboxObserver {
-  claimed(seconds: number, path: 'warm' | 'cold'): void;
+  claimed(seconds: number, path: ClaimPath): void;
   claimFailed(error: unknown): void;
   lost(reason: string): void;
 }
@@ -92,7 +95,8 @@ export class SandboxRegistry {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
-      if (known.activeCalls > 0 || (await this.options.ledger.isUsable(known.ref))) {
+      const { ledger } = this.options;
+      if ((known.activeCalls > 0 && !ledger.isShared) || (await ledger.isUsable(known.ref))) {
         await this.noteEpoch(grant);
         return known;
       }
@@ -232,6 +236,7 @@ export class SandboxRegistry {
     return () => {
       sandbox.activeCalls -= 1;
       this.touch(sandbox);
+      if (sandbox.isRetired && sandbox.activeCalls === 0) sandbox.connection.close();
     };
   }
 
@@ -266,7 +271,7 @@ export class SandboxRegistry {
     if (!(await this.isCurrent(grant))) throw staleEpoch();
     if (previous && this.isOutOfPlace(previous, grant))
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
-    else if (previous) this.drop(sessionId);
+    else if (previous) this.retire(previous);
     await this.ending.get(sessionId);
     const startedAt = performance.now();
     const claimed = await this.claimAnswering({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
@@ -341,7 +346,15 @@ export class SandboxRegistry {
     const connection = await SandboxConnection.open(endpoint);
     try {
       const incarnation = await connection.hello(await this.adminToken(ref, endpoint.audience, epoch));
-      return { ref, connection, incarnation, workspaceKey: '', activeCalls: 0, lastUsedAt: this.now() };
+      return {
+        ref,
+        connection,
+        incarnation,
+        workspaceKey: '',
+        activeCalls: 0,
+        lastUsedAt: this.now(),
+        isRetired: false,
+      };
     } catch (error) {
       connection.close();
       throw error;
@@ -373,6 +386,13 @@ export class SandboxRegistry {
     sandbox?.connection.close();
   }
 
+  /** Its calls go on to their end, which a sandbox that is leaving gives them time for. */
+  private retire(sandbox: LiveSandbox): void {
+    this.live.delete(sandbox.ref.sessionId);
+    sandbox.isRetired = true;
+    if (sandbox.activeCalls === 0) sandbox.connection.close();
+  }
+
   private touch(sandbox: LiveSandbox): void {
     sandbox.lastUsedAt = this.now();
     const { ref } = sandbox;
@@ -396,7 +416,7 @@ export class SandboxRegistry {
 
 interface Claimed {
   sandbox: LiveSandbox;
-  path: 'warm' | 'cold';
+  path: ClaimPath;
 }
 
 function staleEpoch(): Error {

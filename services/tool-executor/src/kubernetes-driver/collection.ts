@@ -1,0 +1,145 @@
+import { eachOf } from '@margay/platform';
+import type { Endings } from './endings';
+import type { Pod, VolumeClaim } from './kubernetes-api';
+import { isOwn, LABEL, ORPHANED_AT, selectorOf } from './labels';
+import type { SandboxContext } from './sandbox-context';
+import { isFinal, type SandboxRow } from './sandbox-row';
+
+export interface CollectionOptions {
+  idleMs: number;
+  /** Told of each object that nobody owned. */
+  onRemoved?: (kind: 'pod' | 'row' | 'volume') => void;
+  now?: () => number;
+}
+
+/** So long what has no counterpart may still get one. */
+const UNPAIRED_MS = 60_000;
+/** Of an end under way somebody else is taking care. */
+const ENDING_MS = 10_000;
+const MAX_LIFE_MS = 24 * 3_600_000;
+const QUIET_MS = 60_000;
+const VOLUME_KEPT_MS = 24 * 3_600_000;
+
+/**
+ * Brings records and cluster together again, both ways (cluster §1.8). Deletes only what carries our labels, by the UID it
+ * has seen; concludes nothing from an API server that does not answer.
+ */
+export class Collection {
+  /** When something without a counterpart was seen first, by this replica's clock. */
+  private readonly unpaired = new Map<string, number>();
+  private readonly now: () => number;
+
+  constructor(
+    private readonly context: SandboxContext,
+    private readonly endings: Endings,
+    private readonly options: CollectionOptions,
+  ) {
+    this.now = options.now ?? Date.now;
+  }
+
+  /** @returns how much was put right */
+  async sweep(): Promise<number> {
+    const { api, sandboxes, settings } = this.context;
+    // Rows first: a pod is made after its row.
+    const rows = await sandboxes.listLive();
+    const selector = selectorOf(settings.install);
+    const [pods, volumes] = await Promise.all([api.listPods(selector), api.listVolumes(selector)]);
+    const own = pods.filter(({ metadata }) => isOwn(metadata?.labels, settings.install));
+    const before = [...this.unpaired.keys()];
+    const seen = new Set<string>();
+    let count = 0;
+    const works = [
+      ...rows.map((row) => () => this.row(row, own, seen)),
+      ...own.map((pod) => () => this.pod(pod, rows, seen)),
+      ...volumes.map((volume) => () => this.volume(volume, rows, seen)),
+    ];
+    await eachOf(works, async (work) => {
+      if (await work()) count += 1;
+    });
+    for (const key of before) if (!seen.has(key)) this.unpaired.delete(key);
+    return count;
+  }
+
+  private async row(row: SandboxRow, pods: readonly Pod[], seen: Set<string>): Promise<boolean> {
+    const pod = pods.find(({ metadata }) => metadata?.name === row.podName);
+    const isTheirs = pod !== undefined && (row.podUid === undefined || pod.metadata?.uid === row.podUid);
+    if (row.state === 'draining' || row.state === 'suspending') return this.ending(row, pod);
+    if (this.isIdle(row)) return this.endings.end(row, 'released', 'idle');
+    if (isTheirs) return false;
+    // A claim that waits for quota shows that it still does.
+    const isWanted =
+      row.podUid === undefined && this.now() - (row.lastActiveAt ?? row.createdAt).getTime() < UNPAIRED_MS;
+    if (isWanted || !this.isUnpaired(`row ${row._id}`, seen)) return false;
+    this.options.onRemoved?.('row');
+    return this.endings.end(
+      row,
+      row.sessionId === undefined || row.state === 'starting' ? 'failed' : 'lost',
+      'pod_gone',
+    );
+  }
+
+  /** One that its pod began, by leaving, ends with the pod; one that we began is gone on with. */
+  private async ending(row: SandboxRow, pod: Pod | undefined): Promise<boolean> {
+    const since = this.now() - (row.endedAt ?? row.createdAt).getTime();
+    if (since < ENDING_MS || (row.reason === 'pod_leaving' && pod)) return false;
+    await this.endings.remove(row, 'released');
+    return true;
+  }
+
+  private isIdle({ state, createdAt, lastActiveAt, claimedAt }: SandboxRow): boolean {
+    if (state !== 'ready' && state !== 'claimed' && state !== 'starting') return false;
+    const quietMs = this.now() - (lastActiveAt ?? claimedAt ?? createdAt).getTime();
+    const isOld = this.now() - (claimedAt ?? createdAt).getTime() > MAX_LIFE_MS;
+    return quietMs > this.options.idleMs || (isOld && quietMs > QUIET_MS);
+  }
+
+  private async pod({ metadata }: Pod, rows: readonly SandboxRow[], seen: Set<string>): Promise<boolean> {
+    const { name = '', uid = '', labels, deletionTimestamp } = metadata ?? {};
+    const id = labels?.[LABEL.sandbox] ?? '';
+    if (deletionTimestamp || rows.some((row) => row._id === id && isPodOf(row, uid))) return false;
+    const row = await this.context.sandboxes.find(id);
+    if (row && !isFinal(row) && isPodOf(row, uid)) return false;
+    const isOver = row !== undefined && this.now() - (row.endedAt ?? row.createdAt).getTime() > ENDING_MS;
+    if (!isOver && !this.isUnpaired(`pod ${uid}`, seen)) return false;
+    await this.context.api.deletePod({ name, uid }, 0);
+    this.options.onRemoved?.('pod');
+    return true;
+  }
+
+  private async volume({ metadata }: VolumeClaim, rows: readonly SandboxRow[], seen: Set<string>): Promise<boolean> {
+    const { name = '', uid = '', labels, annotations, deletionTimestamp } = metadata ?? {};
+    if (deletionTimestamp) return false;
+    const { api, workspaces } = this.context;
+    const workspace = await workspaces.findByVolume(name);
+    if (workspace) {
+      if (labels?.[LABEL.workspace] === workspace._id) return false;
+      await api.markVolume({ name, uid }, { labels: { [LABEL.workspace]: workspace._id } });
+      return true;
+    }
+    if (rows.some((row) => row.podName === name || row.volume?.pvcName === name)) return false;
+    const since = annotations?.[ORPHANED_AT];
+    if (since !== undefined) return this.removeVolume({ name, uid }, since);
+    if (!this.isUnpaired(`volume ${uid}`, seen)) return false;
+    await api.markVolume({ name, uid }, { annotations: { [ORPHANED_AT]: new Date(this.now()).toISOString() } });
+    return true;
+  }
+
+  private async removeVolume(volume: { name: string; uid: string }, since: string): Promise<boolean> {
+    if (this.now() - Date.parse(since) < VOLUME_KEPT_MS) return false;
+    await this.context.api.deleteVolume(volume);
+    this.options.onRemoved?.('volume');
+    return true;
+  }
+
+  /** Whether it has been without its counterpart for long enough. */
+  private isUnpaired(key: string, seen: Set<string>): boolean {
+    seen.add(key);
+    const since = this.unpaired.get(key) ?? this.now();
+    this.unpaired.set(key, since);
+    return this.now() - since >= UNPAIRED_MS;
+  }
+}
+
+function isPodOf({ podUid }: SandboxRow, uid: string): boolean {
+  return podUid === undefined || podUid === uid;
+}

@@ -1,0 +1,130 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { ClusterFixture } from './spec/cluster-fixture';
+
+let fixture: ClusterFixture;
+beforeEach(async () => {
+  fixture = await new ClusterFixture(1).start();
+}, 600_000);
+afterEach(() => fixture.close(), 60_000);
+
+const writesOf = (name: string): string[] =>
+  fixture.cluster.writes.filter((write) => write.name === name).map(({ verb, plural }) => `${verb} ${plural}`);
+
+describe('a session on a cluster', () => {
+  it('gets a waiting sandbox, which costs five writes in its life, and its volume stays', async () => {
+    const executor = await fixture.replica(1);
+    await fixture.untilWarm(1);
+    const first = await executor.shell('echo $MARGAY_SESSION_ID; echo kept > file');
+    expect(first).toMatchObject({ output: 's1\n', waits: [] });
+    const [pod] = fixture.podsOf('s1');
+    const name = pod?.metadata.name ?? '';
+    expect(pod?.metadata.labels).toMatchObject({ 'margay.dev/tenant-id': 't1' });
+    await fixture.until(() => writesOf(name).length === 4);
+    await executor.client.release({ sessionId: 's1' }, executor.principal);
+    await fixture.until(() => fixture.podsOf('s1').length === 0);
+    expect(writesOf(name)).toEqual([
+      'create persistentvolumeclaims',
+      'create pods',
+      'patch pods',
+      'patch persistentvolumeclaims',
+      'delete pods',
+    ]);
+    expect(await executor.metrics).toMatch(
+      /margay_sandbox_claim_duration_seconds_count\{class="default",path="warm"\} 1/,
+    );
+    // The next one starts on what the first has left.
+    const second = await executor.shell('cat file');
+    expect(second.output).toBe('kept\n');
+    expect(fixture.podsOf('s1')[0]?.metadata.name).not.toBe(name);
+    expect(
+      fixture.cluster.list('persistentvolumeclaims').filter(({ metadata }) => metadata.name === name),
+    ).toHaveLength(1);
+  }, 60_000);
+
+  it('has one pod, however many calls come at once at however many replicas', async () => {
+    const one = await fixture.replica(2);
+    const other = await fixture.replica(2);
+    await fixture.untilWarm(2);
+    const calls = Array.from({ length: 10 }, (_, n) => [
+      one.shell('echo x >> count', {}, { callId: `s1.1.1.${n}` }),
+      other.shell('echo x >> count', {}, { callId: `s1.1.2.${n}` }),
+    ]).flat();
+    for (const { finished } of await Promise.all(calls)) expect(finished?.status).toBe('ok');
+    expect(fixture.podsOf('s1')).toHaveLength(1);
+    expect((await other.shell('wc -l < count')).output.trim()).toBe('20');
+    // A replica that has never used it fences it all the same.
+    const third = await fixture.replica(2);
+    await third.client.fenceSession({ sessionId: 's1', epoch: 5, kill: true, background: true }, third.principal);
+    await expect(one.shell('true', { epoch: 4 })).rejects.toMatchObject({ reason: 'stale_epoch' });
+  }, 60_000);
+
+  it('loses its pod in mid-command and goes on in another one', async () => {
+    const executor = await fixture.replica(0);
+    await executor.shell('echo x > file');
+    const [pod] = fixture.podsOf('s1');
+    const running = executor.shell('echo up > up; sleep 60');
+    await fixture.until(async () => (await executor.shell('cat up')).output === 'up\n');
+    await fixture.kubelet.kill(pod as NonNullable<typeof pod>);
+    fixture.cluster.remove(pod as NonNullable<typeof pod>);
+    expect((await running).finished).toMatchObject({ status: 'unknown' });
+    expect((await executor.shell('cat file')).output).toBe('x\n');
+    const rows = await fixture.rows();
+    expect(rows.map(({ state }) => state).sort()).toEqual(['lost', 'ready']);
+    expect(await executor.metrics).toMatch(/margay_sandbox_lost_total\{cause="pod_gone"\} 1/);
+  }, 60_000);
+
+  it('lets calls of a pod that is told to leave end, and starts no new one there', async () => {
+    const executor = await fixture.replica(0);
+    await executor.shell('true');
+    const [pod] = fixture.podsOf('s1') as [NonNullable<ReturnType<ClusterFixture['podsOf']>[0]>];
+    const running = executor.shell('echo up > up; while [ ! -e go ]; do sleep 0.1; done; echo done');
+    await fixture.until(async () => (await executor.shell('cat up')).output === 'up\n');
+    const url = new URL(`/api/v1/namespaces/test/pods/${pod.metadata.name}`, fixture.url);
+    await fetch(url, { method: 'DELETE', body: '{"gracePeriodSeconds": 90}' });
+    await fixture.until(async () => (await fixture.rows()).some(({ state }) => state === 'draining'));
+    await executor.shell('touch go');
+    expect((await running).output).toBe('done\n');
+    await fixture.until(async () => (await fixture.rows()).some(({ state }) => state === 'released'));
+  }, 60_000);
+});
+
+describe('a claim that the cluster refuses', () => {
+  it('says that a quota is in the way, and gets its pod when it is not any more', async () => {
+    const executor = await fixture.replica(0);
+    fixture.cluster.podQuota = 0;
+    const call = executor.shell('echo here');
+    await fixture.until(async () => (await fixture.rows()).length > 0);
+    await delay(3_500);
+    fixture.cluster.podQuota = 5;
+    const { output, waits } = await call;
+    expect(output).toBe('here\n');
+    expect(waits[0]).toMatchObject({
+      state: 'starting',
+      reason: 'quota',
+      message: expect.stringContaining('exceeded quota'),
+      attempt: 1,
+    });
+  }, 60_000);
+
+  it('says that an image is being pulled, and waits for it', async () => {
+    const executor = await fixture.replica(0);
+    fixture.kubelet.waiting = { reason: 'ErrImagePull', message: 'connection reset by peer' };
+    const call = executor.shell('echo here');
+    await delay(4_000);
+    fixture.kubelet.goOn();
+    const { output, waits } = await call;
+    expect(output).toBe('here\n');
+    expect(waits[0]).toMatchObject({ reason: 'image_pull', message: 'connection reset by peer' });
+  }, 60_000);
+
+  it("fails at once in the kubelet's words where waiting does not help", async () => {
+    const executor = await fixture.replica(0);
+    fixture.kubelet.waiting = { reason: 'ErrImageNeverPull', message: 'Container image is not present' };
+    await expect(executor.shell('true')).rejects.toMatchObject({
+      code: 'UNAVAILABLE',
+      reason: 'sandbox_unavailable',
+      message: expect.stringContaining('Container image is not present'),
+    });
+    await fixture.until(() => fixture.podsOf('s1').length === 0);
+  }, 60_000);
+});

@@ -1,0 +1,234 @@
+import { FailedPreconditionError, isMargayError, PermissionDeniedError } from '@margay/errors';
+import { isLowerEpoch } from '../driver/epoch';
+import {
+  SandboxDriver,
+  type Claim,
+  type ClaimRequest,
+  type LostListener,
+  type PoolRequest,
+  type PoolState,
+  type ReleaseOptions,
+  type SandboxEndpoint,
+  type SandboxRef,
+} from '../driver/sandbox-driver';
+import { ColdClaim } from './cold-claim';
+import { Endings } from './endings';
+import type { Pod } from './kubernetes-api';
+import { KubernetesLedger } from './kubernetes-ledger';
+import type { EpochRepository } from './epoch.repository';
+import { LABEL } from './labels';
+import { statusOf } from './pod-status';
+import { Pods } from './pods';
+import { USUAL_CLASS } from './pool-settings';
+import { QuotaPause } from './quota-pause';
+import type { SandboxContext } from './sandbox-context';
+import { endpointOf, refOf } from './sandbox-ref';
+import { BOUND_STATES, claimKeyOf, isFinal, type SandboxRow } from './sandbox-row';
+import { WarmClaim } from './warm-claim';
+import { WarmPool, type Probe } from './warm-pool';
+
+/** One claim meets so many changes by others before it gives way. */
+const LOOKS = 6;
+/** A sandbox bound so recently is being told by whoever bound it. */
+const TOLD_MS = 3_000;
+const TOLD_AGAIN_MS = 50;
+/** A sandbox that does not answer for so long is lost; its calls are held meanwhile. */
+const SILENT_MS = 30_000;
+const SILENT_AGAIN_MS = 1_000;
+const IDLE_FOR_OTHERS_MS = 60_000;
+const TENANT_AGAIN_MS = 2_000;
+
+/** Sandboxes as pods of a cluster (cluster §1). Everything it knows lies in the store; every replica may go on anywhere. */
+export class KubernetesDriver extends SandboxDriver {
+  readonly isolation = 'pod';
+  readonly ledger: KubernetesLedger;
+  readonly endings: Endings;
+  readonly pods: Pods;
+  private readonly warm: WarmClaim;
+  private readonly cold: ColdClaim;
+  private readonly pool: WarmPool;
+  private readonly listeners = new Set<LostListener>();
+  /** Since when sandboxes do not answer. */
+  private readonly silent = new Map<string, number>();
+
+  constructor(
+    private readonly context: SandboxContext,
+    epochs: EpochRepository,
+    probe: Probe,
+  ) {
+    super();
+    this.ledger = new KubernetesLedger(context, epochs);
+    this.pods = new Pods(context);
+    this.endings = new Endings(context, this.pods);
+    this.warm = new WarmClaim(context, this.endings);
+    this.cold = new ColdClaim(context, { pods: this.pods, endings: this.endings, quota: new QuotaPause() });
+    this.pool = new WarmPool(context, { pods: this.pods, endings: this.endings, probe });
+    context.pods.onChange((pod, isDeleted) => {
+      this.noticed(pod, isDeleted).catch((error: unknown) =>
+        context.logger.warn({ err: error }, 'the end of a pod could not be recorded; the collection will'),
+      );
+    });
+  }
+
+  ensurePool(request: PoolRequest): Promise<PoolState> {
+    return this.pool.ensure(request);
+  }
+
+  async claim(request: ClaimRequest): Promise<Claim> {
+    const { tenantId, sessionId, minimum, workspace } = request;
+    if (workspace.kind !== 'own') throw externalPath();
+    if (isLowerEpoch(minimum, await this.ledger.raise(tenantId, sessionId, minimum))) throw staleEpoch();
+    for (let left = LOOKS; left > 0; left -= 1) {
+      const row = await this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
+      if (row && row.tenantId !== tenantId) throw bound();
+      const claim = row ? await this.goOn(row, request) : await this.begin(request);
+      if (claim) return claim;
+    }
+    const message = 'the sandbox changes again and again';
+    return { refusal: { state: 'starting', reason: 'starting', message, retryAfterMs: TENANT_AGAIN_MS } };
+  }
+
+  /** Its files are on its volume, or gone with the pod; either way a claim finds what there is. */
+  resume(request: ClaimRequest): Promise<Claim> {
+    return this.claim(request);
+  }
+
+  async endpoint({ sandboxId }: SandboxRef): Promise<SandboxEndpoint> {
+    const row = await this.context.sandboxes.find(sandboxId);
+    if (!row || isFinal(row)) throw new FailedPreconditionError('sandbox_ended', `Sandbox ${sandboxId} has ended.`);
+    return endpointOf(row);
+  }
+
+  async suspend(ref: SandboxRef, reason: string): Promise<{ snapshotId?: string }> {
+    await this.release(ref, { reason, forget: 'nothing' });
+    return {};
+  }
+
+  /** A pod is never used again, so there is nothing to choose to forget. */
+  async release({ sandboxId, tenantId }: SandboxRef, { reason }: ReleaseOptions): Promise<void> {
+    const row = await this.context.sandboxes.find(sandboxId);
+    if (!row || row.tenantId !== tenantId || isFinal(row)) return;
+    if (await this.endings.end(row, 'released', reason)) return;
+    const now = await this.context.sandboxes.find(sandboxId);
+    if (now && !isFinal(now)) await this.endings.end(now, 'released', reason);
+  }
+
+  onLost(listener: LostListener): void {
+    this.listeners.add(listener);
+  }
+
+  private async begin(request: ClaimRequest): Promise<Claim | undefined> {
+    const { tenantId, sessionId } = request;
+    if (!(await this.makeRoom(tenantId))) return tenantLimit(this.context.settings.tenantMax);
+    const workspace = await this.workspaceOf(tenantId, sessionId);
+    const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace);
+    if (warm === 'taken') return undefined;
+    if (warm) return claimOf(await this.warm.finish(warm, request), 'warm');
+    const cold = await this.cold.begin(request, workspace);
+    if (!cold) return undefined;
+    return '_id' in cold ? this.cold.goOn(cold, request, workspace) : { refusal: cold };
+  }
+
+  private async goOn(row: SandboxRow, request: ClaimRequest): Promise<Claim | undefined> {
+    switch (row.state) {
+      case 'ready':
+        return this.reuse(row, request);
+      case 'claimed': {
+        const { _id: sandboxId, state, claimedAt } = row;
+        const isBeingTold = Date.now() - (claimedAt?.getTime() ?? 0) < TOLD_MS;
+        if (!isBeingTold) return claimOf(await this.warm.finish(row, request), 'warm');
+        const message = 'the sandbox is being told whose it is';
+        return { refusal: { sandboxId, state, reason: 'starting', message, retryAfterMs: TOLD_AGAIN_MS } };
+      }
+      case 'starting':
+        return this.cold.goOn(row, request, await this.workspaceOf(row.tenantId, request.sessionId));
+      default:
+        // Its claim key is free at the next look.
+        return undefined;
+    }
+  }
+
+  private async reuse(row: SandboxRow, request: ClaimRequest): Promise<Claim | undefined> {
+    const { _id: sandboxId } = row;
+    const seen = this.context.pods.get(row.podName) ?? (await this.pods.find(row));
+    if (!seen || seen.metadata?.uid !== row.podUid) return this.lose(row, 'pod_gone');
+    if (statusOf(seen).kind === 'leaving') return void (await this.endings.drain(row, 'pod_leaving'));
+    try {
+      await request.greet(refOf(row), endpointOf(row));
+      this.silent.delete(sandboxId);
+      return { ref: refOf(row), path: 'known' };
+    } catch (error) {
+      if (!isMargayError(error) || (error.code !== 'UNAVAILABLE' && error.code !== 'DEADLINE_EXCEEDED')) throw error;
+      const since = this.silent.get(sandboxId) ?? performance.now();
+      this.silent.set(sandboxId, since);
+      if (performance.now() - since > SILENT_MS) return this.lose(row, 'unreachable');
+      const { state } = row;
+      return {
+        refusal: { sandboxId, state, reason: 'node_lost', message: error.message, retryAfterMs: SILENT_AGAIN_MS },
+      };
+    }
+  }
+
+  private async lose(row: SandboxRow, reason: string): Promise<undefined> {
+    this.silent.delete(row._id);
+    if (await this.endings.end(row, 'lost', reason)) this.tellLost(row, reason);
+  }
+
+  /** A tenant's idle sandboxes make room for one that is needed. */
+  private async makeRoom(tenantId: string): Promise<boolean> {
+    const { sandboxes, settings } = this.context;
+    if ((await sandboxes.countBound(tenantId, settings.tenantMax)) < settings.tenantMax) return true;
+    const idle = await sandboxes.findIdle(tenantId, new Date(Date.now() - IDLE_FOR_OTHERS_MS));
+    return idle !== undefined && this.endings.end(idle, 'released', 'idle');
+  }
+
+  private workspaceOf(tenantId: string, sessionId: string) {
+    const { storage } = this.context.settings.class(USUAL_CLASS);
+    return this.context.workspaces.obtain(tenantId, `s/${sessionId}`, { class: USUAL_CLASS, storage });
+  }
+
+  /** What the cluster did to a pod by itself, or somebody in it. */
+  private async noticed(pod: Pod, isDeleted: boolean): Promise<void> {
+    const id = pod.metadata?.labels?.[LABEL.sandbox];
+    const status = statusOf(pod);
+    if (id === undefined || (!isDeleted && status.kind !== 'leaving')) return;
+    const row = await this.context.sandboxes.find(id);
+    if (!row || isFinal(row) || row.podUid !== pod.metadata?.uid) return;
+    const isBound = (BOUND_STATES as readonly string[]).includes(row.state);
+    const isOver = isDeleted || pod.metadata?.deletionTimestamp === undefined;
+    if (isOver && isBound) return void (await this.lose(row, isDeleted ? 'pod_gone' : 'pod_ended'));
+    if (isBound) return this.endings.drain(row, 'pod_leaving');
+    if (isOver && row.sessionId === undefined) return void (await this.endings.end(row, 'failed', 'pod_gone'));
+    if (isOver) await this.context.sandboxes.finish(row, 'released', row.reason ?? 'ended');
+  }
+
+  private tellLost(row: SandboxRow, reason: string): void {
+    const { _id: sandboxId, sessionId } = row;
+    this.context.logger.warn({ sandboxId, sessionId, reason }, 'sandbox lost');
+    for (const listener of this.listeners) listener(refOf(row), reason);
+  }
+}
+
+function claimOf(row: SandboxRow | undefined, path: 'warm' | 'cold'): Claim | undefined {
+  return row && { ref: refOf(row), path };
+}
+
+function tenantLimit(max: number): Claim {
+  const message = `the tenant has ${max} sandboxes, and all of them are in use`;
+  return { refusal: { state: 'queued', reason: 'tenant_limit', message, retryAfterMs: TENANT_AGAIN_MS } };
+}
+
+function staleEpoch(): Error {
+  return new FailedPreconditionError('stale_epoch', 'Another process owns the run now.');
+}
+
+function bound(): Error {
+  return new PermissionDeniedError('sandbox_bound', 'The sandbox of this session belongs to another tenant.');
+}
+
+function externalPath(): Error {
+  return new PermissionDeniedError(
+    'external_path_refused',
+    'On a cluster a session has a workspace of its own; it cannot be a folder of some machine.',
+  );
+}

@@ -1,0 +1,68 @@
+import { LRUCache } from 'lru-cache';
+import { isLowerEpoch, type Epoch } from '../driver/epoch';
+import type { SandboxRef } from '../driver/sandbox-driver';
+import { SandboxLedger } from '../driver/sandbox-ledger';
+import type { EpochRepository } from './epoch.repository';
+import { statusOf } from './pod-status';
+import { podNameOf } from './pods';
+import { USUAL_CLASS } from './pool-settings';
+import type { SandboxContext } from './sandbox-context';
+import { refOf } from './sandbox-ref';
+import { claimKeyOf } from './sandbox-row';
+
+const TOUCH_MS = 30_000;
+const REMEMBERED = 10_000;
+
+/** What all replicas remember of sandboxes, in the document store. */
+export class KubernetesLedger extends SandboxLedger {
+  readonly isShared = true;
+  /** Known to be stored; others may have stored higher ones. */
+  private readonly raised = new LRUCache<string, Epoch>({ max: REMEMBERED });
+  private readonly touched = new LRUCache<string, true>({ max: REMEMBERED, ttl: TOUCH_MS });
+
+  constructor(
+    private readonly context: Pick<SandboxContext, 'sandboxes' | 'pods'>,
+    private readonly epochs: EpochRepository,
+  ) {
+    super();
+  }
+
+  async find(tenantId: string, sessionId: string): Promise<SandboxRef | undefined> {
+    const row = await this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
+    return row?.tenantId === tenantId ? refOf(row) : undefined;
+  }
+
+  async isUsable({ sandboxId }: SandboxRef): Promise<boolean> {
+    const pod = this.context.pods.get(podNameOf(sandboxId));
+    return pod !== undefined && statusOf(pod).kind !== 'leaving';
+  }
+
+  /** Nobody owns them: whoever needs one finds it by its record. */
+  survivors(): SandboxRef[] {
+    return [];
+  }
+
+  highestEpoch(tenantId: string, sessionId: string): Promise<Epoch | undefined> {
+    return this.epochs.find(tenantId, sessionId);
+  }
+
+  async raiseEpoch(tenantId: string, sessionId: string, epoch: Epoch): Promise<void> {
+    await this.raise(tenantId, sessionId, epoch);
+  }
+
+  /** @returns the highest one known */
+  async raise(tenantId: string, sessionId: string, epoch: Epoch): Promise<Epoch> {
+    const key = `${tenantId}/${sessionId}`;
+    const known = this.raised.get(key);
+    if (known && !isLowerEpoch(known, epoch)) return known;
+    const highest = await this.epochs.raise(tenantId, sessionId, epoch);
+    this.raised.set(key, highest);
+    return highest;
+  }
+
+  async touch({ sandboxId }: SandboxRef): Promise<void> {
+    if (this.touched.has(sandboxId)) return;
+    this.touched.set(sandboxId, true);
+    await this.context.sandboxes.touch(sandboxId);
+  }
+}

@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto';
+import { InvalidArgumentError, UnavailableError } from '@margay/errors';
+import { LeasedSweep, LeaseRepository, type Logger, type ServiceShared } from '@margay/platform';
+import { MongoConnection } from '@margay/platform/mongo';
+import type { ToolExecutorConfig } from '../config';
+import type { OpenDriver } from '../driver/open-driver';
+import { SandboxConnection } from '../sandbox/sandbox-connection';
+import type { SandboxGrants } from '../sandbox/sandbox-grants';
+import { readClasses } from './classes';
+import { Collection } from './collection';
+import { EpochRepository } from './epoch.repository';
+import { KubernetesApi } from './kubernetes-api';
+import { KubernetesDriver } from './kubernetes-driver';
+import { KubernetesMetrics } from './kubernetes-metrics';
+import { selectorOf } from './labels';
+import { PoolSettings } from './pool-settings';
+import { poolTarget, TARGET_WINDOW_MS } from './pool-target';
+import type { SandboxContext } from './sandbox-context';
+import { SandboxRepository } from './sandbox.repository';
+import type { Probe } from './warm-pool';
+import { WorkspaceRepository } from './workspace.repository';
+
+export interface OpenKubernetesOptions {
+  config: ToolExecutorConfig;
+  trust: string;
+  grantKid: string;
+  grants: SandboxGrants;
+  logger: Logger;
+  management: ServiceShared['management'];
+}
+
+const STORE_WAIT_MS = 60_000;
+
+/** The driver `kubernetes` with its records, and what looks after both while this replica holds the leases. */
+export async function openKubernetes(options: OpenKubernetesOptions): Promise<OpenDriver> {
+  const { config, logger, management } = options;
+  const settings = settingsOf(options);
+  const metrics = new KubernetesMetrics(management.registry);
+  const mongo = new MongoConnection({
+    url: demanded(config.MARGAY_MONGODB_URL, 'MARGAY_MONGODB_URL'),
+    database: config.MARGAY_MONGODB_DATABASE,
+    logger,
+    name: 'tool-executor',
+  });
+  try {
+    await mongo.ready(STORE_WAIT_MS);
+    const { sandboxes, workspaces, epochs, leases } = await openRecords(mongo);
+    const api = await KubernetesApi.open({
+      kubeconfigFile: config.MARGAY_KUBECONFIG,
+      namespace: settings.namespace,
+      onWrite: metrics.wrote,
+    });
+    const pods = api.watchPods(selectorOf(settings.install));
+    const context: SandboxContext = { api, pods, sandboxes, workspaces, settings, logger };
+    const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
+    await pods.start();
+    if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
+    const sweeps = sweepsOf(context, driver, { config, leases, onRemoved: metrics.removed });
+    for (const sweep of sweeps) sweep.start();
+    const removeCheck = management.registerCheck('kubernetes', 'ready', () =>
+      pods.failure === undefined ? undefined : { degraded: 'the Kubernetes API does not answer; new sandboxes wait' },
+    );
+    return {
+      driver,
+      ledger: driver.ledger,
+      name: 'kubernetes',
+      warning: undefined,
+      close: async () => {
+        removeCheck();
+        await Promise.all(sweeps.map((sweep) => sweep.stop()));
+        await pods.stop();
+        await mongo.close();
+      },
+    };
+  } catch (error) {
+    await mongo.close();
+    throw error;
+  }
+}
+
+async function openRecords(mongo: MongoConnection) {
+  const { db } = mongo.connection;
+  if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
+  const sandboxes = new SandboxRepository(db.collection('sandboxes'));
+  const workspaces = new WorkspaceRepository(db.collection('workspaces'));
+  const epochs = new EpochRepository(db.collection('sandboxEpochs'));
+  for (const repository of [sandboxes, workspaces, epochs]) await repository.createIndexes();
+  return { sandboxes, workspaces, epochs, leases: new LeaseRepository(db.collection('leases'), randomUUID()) };
+}
+
+function settingsOf({ config, trust, grantKid }: OpenKubernetesOptions): PoolSettings {
+  return new PoolSettings({
+    namespace: config.MARGAY_WORKSPACES_NAMESPACE,
+    classes: readClasses(config.MARGAY_SANDBOX_CLASSES_FILE),
+    grantKid,
+    tenantMax: config.MARGAY_SANDBOX_TENANT_MAX,
+    pod: {
+      install: config.MARGAY_INSTALL_ID,
+      image: demanded(config.MARGAY_SANDBOX_IMAGE, 'MARGAY_SANDBOX_IMAGE'),
+      pullPolicy: config.MARGAY_SANDBOX_PULL_POLICY,
+      pullSecrets: config.MARGAY_SANDBOX_PULL_SECRETS,
+      trust,
+    },
+  });
+}
+
+function probeWith(grants: SandboxGrants): Probe {
+  return async (endpoint) => {
+    const connection = await SandboxConnection.open(endpoint);
+    try {
+      const nobody = { tenantId: 'system', storeGeneration: 0, epoch: 0 };
+      await connection.hello(await grants.token({ sandboxId: endpoint.audience, ...nobody }));
+      return { tlsFingerprint: connection.tlsFingerprint };
+    } finally {
+      connection.close();
+    }
+  };
+}
+
+function sweepsOf(
+  context: SandboxContext,
+  driver: KubernetesDriver,
+  {
+    config,
+    leases,
+    onRemoved,
+  }: { config: ToolExecutorConfig; leases: LeaseRepository; onRemoved: (kind: string) => void },
+): LeasedSweep[] {
+  const { settings, sandboxes, logger } = context;
+  const idleMs = config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000;
+  const collection = new Collection(context, driver.endings, { idleMs, onRemoved });
+  const collect = { name: 'sandbox-gc', everyMs: config.MARGAY_SANDBOX_COLLECT_SECONDS * 1_000 };
+  const pools = settings.classNames.map((name) => ({
+    name: `pool/${settings.poolOf(name)}`,
+    everyMs: config.MARGAY_SANDBOX_POOL_SECONDS * 1_000,
+    sweep: async () => {
+      const now = Date.now();
+      const recent = await sandboxes.listRecent(settings.poolOf(name), new Date(now - TARGET_WINDOW_MS));
+      const target = poolTarget(recent, settings.class(name), now);
+      await driver.ensurePool({ class: name, specHash: settings.specHashOf(name), target });
+      return 0;
+    },
+  }));
+  const works = [{ ...collect, sweep: () => collection.sweep() }, ...pools];
+  return works.map((work) => new LeasedSweep(work, { leases, logger }));
+}
+
+function demanded(value: string | undefined, name: string): string {
+  if (value !== undefined) return value;
+  throw new InvalidArgumentError('bad_environment', `Cannot start: the sandbox driver "kubernetes" needs ${name}.`);
+}

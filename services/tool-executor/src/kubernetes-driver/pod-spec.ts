@@ -1,0 +1,187 @@
+import type { Pod, VolumeClaim } from './kubernetes-api';
+import { bytesOf, type SandboxClass } from './classes';
+import { boundLabels, LABEL, ownLabels, SANDBOX_PORT } from './labels';
+
+export interface PodSettings {
+  install: string;
+  image: string;
+  pullPolicy: 'Always' | 'IfNotPresent' | 'Never';
+  pullSecrets: readonly string[];
+  /** Public keys that sandboxes accept grants of. */
+  trust: string;
+}
+
+export interface PodRequest {
+  sandboxId: string;
+  podName: string;
+  className: string;
+  class: SandboxClass;
+  /** Absent: its files are a folder of the pod. */
+  volumeName?: string | undefined;
+  /** Absent: it waits for a session. */
+  bound?: { tenantId: string; sessionId: string; workspaceId: string } | undefined;
+}
+
+const USER = 1000;
+const GRACE_SECONDS = 90;
+const DRAIN_MS = 60_000;
+const STARTUP_TRIES = 120;
+/** The journal takes 256 MiB at most, twice that while it is rewritten. */
+const STATE_SIZE = '600Mi';
+const PATHS = {
+  root: '/workspace',
+  state: '/margay/run',
+  results: '/margay/results',
+  home: '/home/agent',
+  tmp: '/tmp',
+};
+
+/** The pod of a sandbox, with everything that cluster §1.6 asks of it; fits Pod Security `restricted`. */
+export function podOf(request: PodRequest, settings: PodSettings): Pod {
+  const { class: kind, podName } = request;
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: podName, labels: labelsOf(request, settings) },
+    spec: {
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      restartPolicy: 'Always',
+      terminationGracePeriodSeconds: GRACE_SECONDS,
+      dnsPolicy: 'None',
+      dnsConfig: { nameservers: ['127.0.0.1'] },
+      securityContext: {
+        runAsNonRoot: true,
+        runAsUser: USER,
+        runAsGroup: USER,
+        fsGroup: USER,
+        fsGroupChangePolicy: 'OnRootMismatch',
+        seccompProfile: { type: 'RuntimeDefault' },
+      },
+      ...(kind.hostUsers === undefined ? {} : { hostUsers: kind.hostUsers }),
+      ...(kind.runtimeClassName === undefined ? {} : { runtimeClassName: kind.runtimeClassName }),
+      ...(kind.nodeSelector === undefined ? {} : { nodeSelector: kind.nodeSelector }),
+      ...(kind.tolerations === undefined ? {} : { tolerations: kind.tolerations }),
+      ...affinityOf(request),
+      imagePullSecrets: settings.pullSecrets.map((name) => ({ name })),
+      containers: [containerOf(request, settings)],
+      volumes: volumesOf(request),
+    },
+  };
+}
+
+/** The volume of a workspace. It carries the workspace's label, never a session's. */
+export function volumeClaimOf(request: PodRequest, install: string): VolumeClaim {
+  const { class: kind, className, bound, sandboxId } = request;
+  const workspace: Record<string, string> = bound ? { [LABEL.workspace]: bound.workspaceId } : {};
+  return {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: {
+      name: request.podName,
+      labels: { ...ownLabels(install), [LABEL.class]: className, [LABEL.sandbox]: sandboxId, ...workspace },
+    },
+    spec: {
+      accessModes: [kind.accessMode],
+      resources: { requests: { storage: kind.workspace } },
+      ...(kind.storageClass === undefined ? {} : { storageClassName: kind.storageClass }),
+    },
+  };
+}
+
+function labelsOf({ sandboxId, className, class: kind, bound }: PodRequest, { install }: PodSettings) {
+  return {
+    ...ownLabels(install),
+    [LABEL.class]: className,
+    [LABEL.sandbox]: sandboxId,
+    [LABEL.egress]: kind.egress,
+    ...(bound ? boundLabels(bound) : {}),
+  };
+}
+
+/** All pods of a volume that one node at a time can mount go to the same node; the first one finds itself. */
+function affinityOf({ class: kind, volumeName, bound }: PodRequest) {
+  if (volumeName === undefined || !bound || kind.accessMode !== 'ReadWriteOnce') return {};
+  const term = {
+    topologyKey: 'kubernetes.io/hostname',
+    labelSelector: { matchLabels: { [LABEL.workspace]: bound.workspaceId } },
+  };
+  return { affinity: { podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [term] } } };
+}
+
+function containerOf(request: PodRequest, settings: PodSettings) {
+  const { class: kind } = request;
+  const scratch = { 'ephemeral-storage': ephemeralOf(kind, request.volumeName !== undefined) };
+  const door = { tcpSocket: { port: SANDBOX_PORT }, timeoutSeconds: 2 };
+  return {
+    name: 'sandbox',
+    image: kind.image ?? settings.image,
+    imagePullPolicy: settings.pullPolicy,
+    env: environmentOf(request, settings),
+    ports: [{ containerPort: SANDBOX_PORT, protocol: 'TCP', name: 'sandboxd' }],
+    resources: {
+      requests: { cpu: kind.cpu.request, memory: kind.memory.request, 'ephemeral-storage': '256Mi' },
+      limits: { cpu: kind.cpu.limit, memory: kind.memory.limit, ...scratch },
+    },
+    securityContext: {
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      runAsNonRoot: true,
+      capabilities: { drop: ['ALL'] },
+      seccompProfile: { type: 'RuntimeDefault' },
+    },
+    startupProbe: { ...door, periodSeconds: 1, failureThreshold: STARTUP_TRIES },
+    readinessProbe: { ...door, periodSeconds: 5 },
+    livenessProbe: { ...door, periodSeconds: 10, failureThreshold: 6 },
+    volumeMounts: [
+      { name: 'workspace', mountPath: PATHS.root },
+      { name: 'state', mountPath: PATHS.state },
+      { name: 'results', mountPath: PATHS.results },
+      { name: 'home', mountPath: PATHS.home },
+      { name: 'tmp', mountPath: PATHS.tmp },
+    ],
+  };
+}
+
+/** Its whole environment; it holds public keys and the pod's own UID, nothing secret. */
+function environmentOf({ class: kind }: PodRequest, { trust }: PodSettings) {
+  const values: Record<string, string> = {
+    MARGAY_SANDBOX_LISTEN: `0.0.0.0:${SANDBOX_PORT}`,
+    MARGAY_SANDBOX_TRUST: trust,
+    MARGAY_SANDBOX_STATE_DIR: `${PATHS.state}/journal`,
+    MARGAY_SANDBOX_ROOT: PATHS.root,
+    MARGAY_SANDBOX_ALLOWED_ROOTS: JSON.stringify(['/margay/plan', '/margay/attachments', '/tmp/margay']),
+    MARGAY_SANDBOX_SPILL_DIR: PATHS.results,
+    MARGAY_SANDBOX_ISOLATION: 'pod',
+    MARGAY_SANDBOX_IDLE_EXIT_MS: '0',
+    MARGAY_SANDBOX_DRAIN_MS: String(DRAIN_MS),
+    MARGAY_SANDBOX_MEMORY_BYTES: String(bytesOf(kind.memory.limit)),
+    // One counter would serve all pods of this user on the node; the kubelet limits processes of a pod.
+    MARGAY_SANDBOX_PROCESSES: '0',
+    HOME: PATHS.home,
+    LANG: 'C.UTF-8',
+    TZ: 'UTC',
+    NODE_OPTIONS: '--max-semi-space-size=2 --max-old-space-size=192',
+  };
+  const fixed = Object.entries(values).map(([name, value]) => ({ name, value }));
+  return [{ name: 'MARGAY_SANDBOX_ID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } }, ...fixed];
+}
+
+function volumesOf({ class: kind, volumeName }: PodRequest) {
+  const folder = (name: string, sizeLimit: string) => ({ name, emptyDir: { sizeLimit } });
+  return [
+    volumeName === undefined
+      ? folder('workspace', kind.workspace)
+      : { name: 'workspace', persistentVolumeClaim: { claimName: volumeName } },
+    folder('state', STATE_SIZE),
+    folder('results', kind.scratch),
+    folder('home', kind.scratch),
+    folder('tmp', kind.scratch),
+  ];
+}
+
+/** The node's disk: results, home and temporary files share what one of them may take, beside journal and workspace. */
+function ephemeralOf(kind: SandboxClass, hasVolume: boolean): string {
+  const bytes = bytesOf(kind.scratch) + bytesOf(STATE_SIZE) + (hasVolume ? 0 : bytesOf(kind.workspace));
+  return `${Math.ceil(bytes / bytesOf('1Mi'))}Mi`;
+}

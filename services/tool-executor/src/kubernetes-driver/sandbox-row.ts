@@ -1,0 +1,60 @@
+/** Before a session has it, while it has, and after; see cluster §1.2. */
+export const LIVE_STATES = ['warming', 'warm', 'claimed', 'starting', 'ready', 'draining', 'suspending'] as const;
+export const FINAL_STATES = ['released', 'failed', 'lost'] as const;
+/** A session has or will have it. */
+export const BOUND_STATES = ['claimed', 'starting', 'ready'] as const;
+
+export type SandboxState = (typeof LIVE_STATES)[number] | (typeof FINAL_STATES)[number];
+
+export interface VolumeRef {
+  pvcName: string;
+  pvcUid: string;
+}
+
+/** One row of the collection `sandboxes`. The row comes first, then its volume and pod. */
+export interface SandboxRow {
+  /** 20 hex digits. */
+  _id: string;
+  /** `system` while nobody has it. */
+  tenantId: string;
+  /** Unique: `pool/<id>`, `s/<session>/<class>`, or `x/<id>` once it is nobody's any more. */
+  claimKey: string;
+  class: string;
+  pool: string;
+  driver: 'kubernetes';
+  state: SandboxState;
+  namespace: string;
+  podName: string;
+  specHash: string;
+  /** Makes ids of one session's sandboxes differ. */
+  attempt: number;
+  /** Which try of the same claim it is. */
+  tries: number;
+  createdAt: Date;
+  rev: number;
+  sessionId?: string;
+  workspaceId?: string;
+  podUid?: string;
+  node?: string;
+  ip?: string;
+  tlsFingerprint?: string;
+  grantKid?: string;
+  volume?: VolumeRef;
+  /** When its pod was made. */
+  startedAt?: Date;
+  readyAt?: Date;
+  claimedAt?: Date;
+  lastActiveAt?: Date;
+  endedAt?: Date;
+  reason?: string;
+  /** When a final row goes. */
+  expiresAt?: Date;
+}
+
+export type NewSandboxRow = Omit<SandboxRow, 'rev' | 'driver' | 'createdAt'>;
+
+export function isFinal({ state }: Pick<SandboxRow, 'state'>): boolean {
+  return (FINAL_STATES as readonly string[]).includes(state);
+}
+
+export const claimKeyOf = (sessionId: string, className: string): string => `s/${sessionId}/${className}`;

@@ -1,0 +1,206 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+
+export interface FakeObject {
+  kind: 'Pod' | 'PersistentVolumeClaim';
+  metadata: {
+    name: string;
+    uid: string;
+    resourceVersion: string;
+    namespace: string;
+    creationTimestamp: string;
+    deletionTimestamp?: string;
+    labels?: Record<string, string>;
+    annotations?: Record<string, string>;
+  };
+  spec: Record<string, unknown>;
+  status: Record<string, unknown>;
+}
+
+interface Watcher {
+  response: ServerResponse;
+  plural: string;
+  selector: string;
+}
+
+export interface FakeWrite {
+  verb: 'create' | 'patch' | 'delete';
+  plural: string;
+  name: string;
+}
+
+const PATH = /^\/api\/v1\/namespaces\/([\w.-]+)\/(pods|persistentvolumeclaims|events)(?:\/([\w.-]+))?$/;
+const KINDS: Record<string, FakeObject['kind']> = { pods: 'Pod', persistentvolumeclaims: 'PersistentVolumeClaim' };
+
+/** For specs: an HTTP server that speaks the API's wire for pods and volumes. Pods do nothing by themselves. */
+export class FakeCluster {
+  readonly writes: FakeWrite[] = [];
+  readonly objects = new Map<string, FakeObject>();
+  /** Pods it takes before it refuses by quota. */
+  podQuota = Infinity;
+  isDown = false;
+  onPod: (pod: FakeObject) => void = () => undefined;
+  /** Takes a pod away after its grace. */
+  onDelete: (pod: FakeObject, graceSeconds: number) => void = (pod) => this.remove(pod);
+  private version = 100;
+  private readonly watchers = new Set<Watcher>();
+  private readonly server: Server = createServer((request, response) => void this.answer(request, response));
+
+  async start(): Promise<string> {
+    this.server.listen(0, '127.0.0.1');
+    await once(this.server, 'listening');
+    return `http://127.0.0.1:${(this.server.address() as { port: number }).port}`;
+  }
+
+  async stop(): Promise<void> {
+    this.server.closeAllConnections();
+    this.server.close();
+    await once(this.server, 'close');
+  }
+
+  list(plural: string): FakeObject[] {
+    return [...this.objects.values()].filter(({ kind }) => kind === KINDS[plural]);
+  }
+
+  setStatus(pod: FakeObject, status: Record<string, unknown>): void {
+    if (!this.objects.has(keyOf(pod))) return;
+    pod.status = { ...pod.status, ...status };
+    this.changed('MODIFIED', pod);
+  }
+
+  remove(object: FakeObject): void {
+    if (this.objects.delete(keyOf(object))) this.changed('DELETED', object);
+  }
+
+  /** As somebody with `kubectl` would. */
+  add(kind: FakeObject['kind'], name: string, labels: Record<string, string>): FakeObject {
+    const metadata = { ...this.fresh(name), labels };
+    const object: FakeObject = { kind, metadata, spec: {}, status: {} };
+    this.objects.set(keyOf(object), object);
+    this.changed('ADDED', object);
+    return object;
+  }
+
+  private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? '/', 'http://cluster');
+    const [, namespace = '', plural = '', name] = PATH.exec(url.pathname) ?? [];
+    if (this.isDown) return void request.socket.destroy();
+    if (url.searchParams.get('watch') === 'true') return this.watch(url, plural, response);
+    const raw = await text(request);
+    const body = raw === '' ? {} : JSON.parse(raw);
+    const [status, answer] = this.handle(request.method ?? '', { namespace, plural, name, body, url });
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+  }
+
+  private handle(method: string, asked: Asked): [number, unknown] {
+    const { plural, name, url } = asked;
+    if (plural === 'events') return [200, { kind: 'EventList', items: [], metadata: {} }];
+    if (method === 'POST') return this.create(asked);
+    if (name === undefined) return [200, this.listOf(plural, url.searchParams.get('labelSelector') ?? '')];
+    const known = this.objects.get(`${KINDS[plural]}/${name}`);
+    if (!known) return failure(404, 'NotFound', `${plural} "${name}" not found`);
+    if (method === 'GET') return [200, known];
+    const meant = method === 'DELETE' ? asked.body.preconditions : asked.body.metadata;
+    if (meant?.uid !== undefined && meant.uid !== known.metadata.uid) return conflict(name);
+    if (meant?.resourceVersion !== undefined && meant.resourceVersion !== known.metadata.resourceVersion)
+      return conflict(name);
+    return method === 'PATCH' ? this.patch(known, asked) : this.delete(known, asked);
+  }
+
+  private create({ plural, body }: Asked): [number, unknown] {
+    const kind = KINDS[plural] as FakeObject['kind'];
+    const { name } = body.metadata as { name: string };
+    if (this.objects.has(`${kind}/${name}`)) return failure(409, 'AlreadyExists', `${plural} "${name}" already exists`);
+    if (kind === 'Pod' && this.list('pods').length >= this.podQuota)
+      return failure(403, 'Forbidden', `pods "${name}" is forbidden: exceeded quota: small, requested: pods=1`);
+    const metadata = { ...body.metadata, ...this.fresh(name) };
+    const object: FakeObject = { kind, metadata, spec: body.spec ?? {}, status: { phase: 'Pending' } };
+    this.objects.set(keyOf(object), object);
+    this.writes.push({ verb: 'create', plural, name });
+    this.changed('ADDED', object);
+    if (kind === 'Pod') this.onPod(object);
+    return [201, object];
+  }
+
+  private patch(known: FakeObject, { plural, body }: Asked): [number, unknown] {
+    const { labels, annotations } = body.metadata ?? {};
+    known.metadata.labels = { ...known.metadata.labels, ...labels };
+    known.metadata.annotations = { ...known.metadata.annotations, ...annotations };
+    this.writes.push({ verb: 'patch', plural, name: known.metadata.name });
+    this.changed('MODIFIED', known);
+    return [200, known];
+  }
+
+  private delete(known: FakeObject, { plural, body }: Asked): [number, unknown] {
+    this.writes.push({ verb: 'delete', plural, name: known.metadata.name });
+    if (known.kind !== 'Pod') this.remove(known);
+    else {
+      known.metadata.deletionTimestamp = new Date().toISOString();
+      this.changed('MODIFIED', known);
+      this.onDelete(known, body.gracePeriodSeconds ?? 30);
+    }
+    return [200, known];
+  }
+
+  private watch(url: URL, plural: string, response: ServerResponse): void {
+    const selector = url.searchParams.get('labelSelector') ?? '';
+    const watcher = { response, plural, selector };
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.flushHeaders();
+    this.watchers.add(watcher);
+    response.on('close', () => this.watchers.delete(watcher));
+    // What happened between the list and this request.
+    const since = Number(url.searchParams.get('resourceVersion') ?? 0);
+    for (const object of this.list(plural))
+      if (Number(object.metadata.resourceVersion) > since && isMeant(object, selector)) send(response, 'ADDED', object);
+  }
+
+  private listOf(plural: string, selector: string): unknown {
+    const items = this.list(plural).filter((object) => isMeant(object, selector));
+    return { kind: `${KINDS[plural]}List`, items, metadata: { resourceVersion: String(this.version) } };
+  }
+
+  private changed(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: FakeObject): void {
+    this.version += 1;
+    object.metadata.resourceVersion = String(this.version);
+    for (const { response, plural, selector } of this.watchers)
+      if (KINDS[plural] === object.kind && isMeant(object, selector)) send(response, type, object);
+  }
+
+  private fresh(name: string) {
+    const creationTimestamp = new Date().toISOString();
+    return { name, uid: randomUUID(), namespace: 'test', creationTimestamp, resourceVersion: '0' };
+  }
+}
+
+interface Asked {
+  namespace: string;
+  plural: string;
+  name: string | undefined;
+  body: {
+    metadata?: { name?: string; uid?: string; resourceVersion?: string } & Partial<FakeObject['metadata']>;
+    spec?: Record<string, unknown>;
+    preconditions?: { uid?: string; resourceVersion?: string };
+    gracePeriodSeconds?: number;
+  };
+  url: URL;
+}
+
+const keyOf = ({ kind, metadata }: FakeObject): string => `${kind}/${metadata.name}`;
+
+function isMeant({ metadata }: FakeObject, selector: string): boolean {
+  const demands = selector.split(',').filter((part) => part !== '');
+  return demands.every((part) => metadata.labels?.[part.split('=')[0] ?? ''] === part.split('=')[1]);
+}
+
+function send(response: ServerResponse, type: string, object: FakeObject): void {
+  response.write(`${JSON.stringify({ type, object })}\n`);
+}
+
+const conflict = (name: string) => failure(409, 'Conflict', `Operation cannot be fulfilled on "${name}"`);
+
+function failure(code: number, reason: string, message: string): [number, unknown] {
+  return [code, { kind: 'Status', status: 'Failure', code, reason, message }];
+}

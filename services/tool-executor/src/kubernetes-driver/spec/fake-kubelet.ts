@@ -1,0 +1,104 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import path from 'node:path';
+import type { FakeCluster, FakeObject } from './fake-cluster';
+
+interface ContainerSpec {
+  env: { name: string; value?: string }[];
+}
+interface VolumeSpec {
+  name: string;
+  persistentVolumeClaim?: { claimName: string };
+}
+
+const ADDRESSES = 250;
+const PORT = 7777;
+
+/** For specs: runs the daemon of each pod as a process of this machine, at a loopback address of the pod's own. */
+export class FakeKubelet {
+  /** Pods stay as this says, instead of being started. */
+  waiting: { reason: string; message: string } | undefined;
+  private count = 0;
+  private readonly running = new Map<string, ChildProcess>();
+
+  constructor(
+    private readonly cluster: FakeCluster,
+    private readonly options: { folder: string; bundle: string; firstAddress: number },
+  ) {
+    cluster.onPod = (pod) => this.start(pod);
+    cluster.onDelete = (pod, graceSeconds) => this.stop(pod, graceSeconds);
+  }
+
+  /** Lets those that had to wait start. */
+  goOn(): void {
+    this.waiting = undefined;
+    for (const pod of this.cluster.list('pods')) if (!this.running.has(pod.metadata.uid)) this.start(pod);
+  }
+
+  /** Ends the container; it starts again, as `restartPolicy` says. */
+  async restart(pod: FakeObject): Promise<void> {
+    const ip = String(pod.status['podIP']);
+    await this.kill(pod);
+    this.run(pod, ip);
+  }
+
+  async kill({ metadata: { uid } }: FakeObject): Promise<void> {
+    const child = this.running.get(uid);
+    this.running.delete(uid);
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    await new Promise((resolve) => child.once('exit', resolve).kill('SIGKILL'));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.cluster.list('pods').map((pod) => this.kill(pod)));
+  }
+
+  private start(pod: FakeObject): void {
+    if (this.waiting) {
+      this.cluster.setStatus(pod, { containerStatuses: [{ state: { waiting: this.waiting } }] });
+      return;
+    }
+    this.count += 1;
+    this.run(pod, `127.0.${this.options.firstAddress}.${1 + (this.count % ADDRESSES)}`);
+  }
+
+  private run(pod: FakeObject, ip: string): void {
+    const [container] = pod.spec['containers'] as [ContainerSpec];
+    const child = spawn(process.execPath, [this.options.bundle], {
+      env: { ...this.environmentOf(pod, container), MARGAY_SANDBOX_LISTEN: `${ip}:${PORT}` },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
+    this.running.set(pod.metadata.uid, child);
+    const containerStatuses = [{ ready: true, state: { running: {} } }];
+    this.cluster.setStatus(pod, { phase: 'Running', podIP: ip, containerStatuses });
+  }
+
+  private environmentOf(pod: FakeObject, { env }: ContainerSpec): Record<string, string> {
+    const own = path.join(this.options.folder, pod.metadata.uid);
+    const claim = (pod.spec['volumes'] as VolumeSpec[]).find(({ name }) => name === 'workspace')?.persistentVolumeClaim;
+    const workspace = claim ? path.join(this.options.folder, claim.claimName) : path.join(own, 'workspace');
+    const folders = { MARGAY_SANDBOX_STATE_DIR: 'state', MARGAY_SANDBOX_SPILL_DIR: 'results', HOME: 'home' };
+    const places = Object.fromEntries(Object.entries(folders).map(([name, folder]) => [name, path.join(own, folder)]));
+    for (const folder of [workspace, ...Object.values(places)]) mkdirSync(folder, { recursive: true });
+    const given = env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value] as const]));
+    return {
+      ...Object.fromEntries(given),
+      ...places,
+      MARGAY_SANDBOX_ROOT: workspace,
+      MARGAY_SANDBOX_ID: pod.metadata.uid,
+      // Its user has other processes here.
+      MARGAY_SANDBOX_ISOLATION: 'none',
+    };
+  }
+
+  private stop(pod: FakeObject, graceSeconds: number): void {
+    const child = this.running.get(pod.metadata.uid);
+    if (!child || child.exitCode !== null || child.signalCode !== null) return this.cluster.remove(pod);
+    const timer = setTimeout(() => child.kill('SIGKILL'), graceSeconds * 1_000);
+    child.once('exit', () => {
+      clearTimeout(timer);
+      this.cluster.remove(pod);
+    });
+    child.kill('SIGTERM');
+  }
+}

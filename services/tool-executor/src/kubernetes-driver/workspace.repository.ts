@@ -1,0 +1,76 @@
+import { createHash } from 'node:crypto';
+import type { Collection } from 'mongodb';
+import { isDuplicateKey, translateStoreError } from '@margay/platform';
+
+export interface WorkspaceVolume {
+  namespace: string;
+  pvcName: string;
+  pvcUid: string;
+}
+
+/** One row of the collection `workspaces` (cluster §2.1): where a session's or project's files lie. */
+export interface WorkspaceRow {
+  /** 32 hex digits. */
+  _id: string;
+  tenantId: string;
+  /** `s/<session>`; unique within a tenant. */
+  key: string;
+  class: string;
+  storage: 'volume' | 'snapshot';
+  state: 'new' | 'live';
+  volume?: WorkspaceVolume;
+  createdAt: Date;
+  lastUsedAt: Date;
+  rev: number;
+}
+
+/** The collection `workspaces`, as far as sandboxes need it. */
+export class WorkspaceRepository {
+  constructor(private readonly rows: Collection<WorkspaceRow>) {}
+
+  async createIndexes(): Promise<void> {
+    await this.rows.createIndex({ tenantId: 1, key: 1 }, { name: 'key_v1', unique: true });
+    await this.rows.createIndex({ 'volume.pvcName': 1 }, { name: 'volume_v1', sparse: true });
+  }
+
+  /** The session's workspace, made if there is none; its id follows from the key, so everybody makes the same one. */
+  async obtain(tenantId: string, key: string, made: Pick<WorkspaceRow, 'class' | 'storage'>): Promise<WorkspaceRow> {
+    const _id = createHash('sha256').update(`${tenantId}\0${key}`).digest('hex').slice(0, 32);
+    const now = new Date();
+    const fresh = { tenantId, key, ...made, state: 'new' as const, createdAt: now, rev: 1 };
+    try {
+      const change = { $set: { lastUsedAt: now }, $setOnInsert: fresh };
+      const row = await this.rows.findOneAndUpdate({ _id }, change, { upsert: true, returnDocument: 'after' });
+      return row ?? { _id, ...fresh, lastUsedAt: now };
+    } catch (error) {
+      // Of two first ones at once the loser finds the winner's row.
+      if (isDuplicateKey(error)) return this.obtain(tenantId, key, made);
+      throw translateStoreError(error);
+    }
+  }
+
+  /** Its files lie there from now on, unless they lie somewhere already. @returns where they lie */
+  async giveVolume(tenantId: string, id: string, volume: WorkspaceVolume): Promise<WorkspaceVolume> {
+    try {
+      const without = { _id: id, tenantId, volume: { $exists: false } };
+      await this.rows.updateOne(without, { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } });
+      const row = await this.rows.findOne({ _id: id, tenantId });
+      return row?.volume ?? volume;
+    } catch (error) {
+      throw translateStoreError(error);
+    }
+  }
+
+  /** Whether somebody's files lie there. */
+  async hasVolume(pvcName: string): Promise<boolean> {
+    return (await this.findByVolume(pvcName)) !== undefined;
+  }
+
+  async findByVolume(pvcName: string): Promise<WorkspaceRow | undefined> {
+    try {
+      return (await this.rows.findOne({ 'volume.pvcName': pvcName })) ?? undefined;
+    } catch (error) {
+      throw translateStoreError(error);
+    }
+  }
+}
