@@ -16,6 +16,7 @@ import { parseArgs } from 'node:util';
 import { progress, root, runCommand } from './prepare.mjs';
 
 const cacheFolder = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'margay/images');
+const LAYER_LIFE_MS = 3 * 24 * 60 * 60_000;
 const OPTIONS = {
   built: { type: 'boolean' },
   out: { type: 'string' },
@@ -53,6 +54,8 @@ export async function makeImages(names = [], { out = join(root, 'dist/images'), 
     report(`image ${name}`);
     made.push(await makeImage(await IMAGES[name](context), join(out, `${name}.tar`)));
   }
+  const { pruneLayers } = await import('./images/layers.ts');
+  await pruneLayers(join(cacheFolder, 'layers'), new Date(Date.now() - LAYER_LIFE_MS));
   return made;
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { debianLayer } from './debian.ts';
 import { file, folder, SKELETON, text, USER, type Entry } from './entries.ts';
 import type { Layer } from './layers.ts';
-import type { Image } from './oci-archive.ts';
+import type { Image, ImageConfig } from './oci-archive.ts';
 import { CERTIFICATES, libraries, NODE_PATH, nodeRuntime, users } from './node-runtime.ts';
 
 const PATH = 'PATH=/usr/local/bin:/usr/bin:/bin';
@@ -68,15 +68,7 @@ async function sandbox({ root, version, cacheFolder, progress }: ImageContext): 
   const packages = (await readFile(join(root, 'tools/images/sandbox-packages.txt'), 'utf8')).trim().split('\n');
   return {
     name: `local.test/margay-sandbox:${version}`,
-    config: {
-      User: '1000:1000',
-      Env: [PATH, 'HOME=/home/agent', 'LANG=C.UTF-8', 'GIT_TERMINAL_PROMPT=0'],
-      // The daemon is no init: what its commands leave behind is reaped by tini.
-      Entrypoint: ['/usr/bin/tini', '--', `/${NODE_PATH}`, '/opt/margay/sandboxd.cjs'],
-      WorkingDir: '/workspace',
-      ExposedPorts: { '7777/tcp': {} },
-      Labels: { ...labels(version, 'Margay sandbox', 'Where agents of Margay work'), 'dev.margay.lsp': '' },
-    },
+    config: sandboxConfig(version),
     layers: [
       await debianLayer(packages, cacheFolder, progress),
       { entries: sandboxNode() },
@@ -84,6 +76,16 @@ async function sandbox({ root, version, cacheFolder, progress }: ImageContext): 
     ],
   };
 }
+
+export const sandboxConfig = (version: string): ImageConfig => ({
+  User: '1000:1000',
+  Env: [PATH, 'HOME=/home/agent', 'LANG=C.UTF-8', 'GIT_TERMINAL_PROMPT=0'],
+  // The daemon is no init: what its commands leave behind is reaped by tini.
+  Entrypoint: ['/usr/bin/tini', '--', `/${NODE_PATH}`, '/opt/margay/sandboxd.cjs'],
+  WorkingDir: '/workspace',
+  ExposedPorts: { '7777/tcp': {} },
+  Labels: { ...labels(version, 'Margay sandbox', 'Where agents of Margay work'), 'dev.margay.lsp': '' },
+});
 
 const sandboxNode = (): Entry[] => [file(NODE_PATH, process.execPath, 0o755)];
 

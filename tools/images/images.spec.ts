@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
-import { linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { IMAGES, ROOTFS, type ImageContext } from './definitions.ts';
+import { IMAGES, ROOTFS, sandboxConfig, type ImageContext } from './definitions.ts';
 import { complete, tree, type Entry } from './entries.ts';
 import { listArchive, openImage } from './image.testing.ts';
-import { storeLayer, type Layer } from './layers.ts';
+import { pruneLayers, storeLayer, type Layer } from './layers.ts';
 import { writeArchive, type ImageConfig } from './oci-archive.ts';
 import { tar } from './tar.ts';
 
@@ -129,6 +130,23 @@ describe('layers', () => {
   });
 });
 
+describe('the cache of layers', () => {
+  it('forgets layers that were not used, and only those', async () => {
+    const layer = (content: string): Layer => ({
+      entries: [{ path: 'a', kind: 'file', mode: 0o644, uid: 0, gid: 0, content }],
+    });
+    const [old, used] = [await storeLayer(layer('old'), folder), await storeLayer(layer('used'), folder)];
+    for (const { file } of [old, used]) utimesSync(file, new Date(0), new Date(0));
+    await storeLayer(layer('used'), folder);
+    await pruneLayers(folder, new Date(1_000));
+    expect(readdirSync(folder).filter((name) => name.includes('.tar.gz'))).toEqual([
+      basename(used.file),
+      `${basename(used.file)}.json`,
+    ]);
+    expect(await storeLayer(layer('old'), folder)).toEqual(old);
+  });
+});
+
 describe('image archives', () => {
   const config: ImageConfig = { User: '1000:1000', Entrypoint: ['/run'], Labels: { a: 'b' } };
   const entries: Entry[] = [{ path: 'run', kind: 'file', mode: 0o755, uid: 0, gid: 0, content: 'run' }];
@@ -245,13 +263,16 @@ describe('the Dockerfile', () => {
   const instruction = (name: string, word: string): string =>
     new RegExp(`^${word} (.*)$`, 'm').exec(stage(name))?.[1] ?? '';
 
-  it('says the same of the margay image as the definition does', async () => {
-    const { config } = (await IMAGES.margay?.(context())) as { config: ImageConfig };
-    expect(instruction('margay', 'USER')).toBe(config.User);
-    expect(JSON.parse(instruction('margay', 'ENTRYPOINT'))).toEqual(config.Entrypoint);
-    expect(instruction('margay', 'ENV').split(' ')).toEqual(config.Env);
-    expect(instruction('margay', 'EXPOSE').split(' ')).toEqual(Object.keys(config.ExposedPorts ?? {}));
-    expect(instruction('margay', 'WORKDIR')).toBe(config.WorkingDir);
+  it.each(['margay', 'margay-sandbox'])('says the same of %s as its definition does', async (name) => {
+    const config = name === 'margay' ? (await IMAGES.margay?.(context()))?.config : sandboxConfig('1.2.3');
+    expect(instruction(name, 'USER')).toBe(config?.User);
+    expect(JSON.parse(instruction(name, 'ENTRYPOINT'))).toEqual(config?.Entrypoint);
+    expect(instruction(name, 'ENV').split(' ')).toEqual(config?.Env);
+    expect(instruction(name, 'EXPOSE').split(' ')).toEqual(Object.keys(config?.ExposedPorts ?? {}));
+    expect(instruction(name, 'WORKDIR')).toBe(config?.WorkingDir);
+  });
+
+  it('runs nothing in the margay image, which begins empty', () => {
     expect(stage('margay')).toMatch(/^FROM scratch /);
     expect(stage('margay')).not.toMatch(/^RUN /m);
   });

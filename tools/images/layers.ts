@@ -1,7 +1,7 @@
 // Layers as gzipped blobs in the cache, named by what goes into them: a layer that was made before is not made again.
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -33,12 +33,25 @@ export async function storeLayer(layer: Layer, cacheFolder: string): Promise<Sto
   const content = 'key' in layer ? layer.key : await hashOf(complete(layer.entries));
   const file = join(cacheFolder, `${sha256(`${FORMAT} ${process.versions.zlib} ${content}`)}.tar.gz`);
   const cached = await readRecord(`${file}.json`);
-  if (cached) return { ...cached, file };
+  if (cached) {
+    await utimes(file, new Date(), new Date()); // in use: `pruneLayers` leaves it
+    return { ...cached, file };
+  }
   const write = (entries: readonly Entry[]): Promise<Written> => writeLayer(complete(entries), file);
   const written = await ('key' in layer ? layer.withEntries(write) : write(layer.entries));
   await writeFile(`${file}.json.draft`, JSON.stringify(written));
   await rename(`${file}.json.draft`, `${file}.json`);
   return { ...written, file };
+}
+
+/** Removes layers that no image has used since the given time: each change of the bundles leaves one behind. */
+export async function pruneLayers(cacheFolder: string, unusedSince: Date): Promise<void> {
+  for (const name of await readdir(cacheFolder)) {
+    const file = join(cacheFolder, name);
+    if (name.endsWith('.json') || (await stat(file)).mtime >= unusedSince) continue;
+    await rm(`${file}.json`, { force: true }); // first: a record stands for a file that is there
+    await rm(file);
+  }
 }
 
 async function readRecord(file: string): Promise<Written | undefined> {
