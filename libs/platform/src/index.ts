@@ -50,6 +50,7 @@ export { ManagementServer, type InternalRoute, type ManagementServerOptions } fr
 export { LabelLimit } from './management/label-limit';
 export { WorkWatch } from './management/work-watch';
 export { storeGenerationOf } from './store-generation';
+export { compareVersions } from './versions';
 export { Shutdown, type ShutdownOptions } from './shutdown';
 export { type RunningService, type ServiceShared, type StartService } from './service';
 export {

@@ -7,6 +7,8 @@ import type { Telemetry } from './telemetry/telemetry';
 export interface ServiceShared {
   logger: Logger;
   management: ManagementServer;
+  /** Of this build. */
+  version?: string;
   telemetry?: Telemetry;
   /** Of its gRPC servers. */
   connectionAge?: ConnectionAge;

@@ -1,8 +1,9 @@
-import { accessPb, executorPb, sessionsPb } from '@margay/contracts';
+import { accessPb, executorPb, instancesPb, sessionsPb } from '@margay/contracts';
 import { grpcClient, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
 
 type Sessions = GrpcClient<typeof sessionsPb.SessionsDefinition>;
 type Access = GrpcClient<typeof accessPb.AccessDefinition>;
+type Instances = GrpcClient<typeof instancesPb.InstancesDefinition>;
 type Executor = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
 export interface BackendAddresses {
@@ -14,15 +15,17 @@ export interface BackendAddresses {
 export class Backends {
   readonly sessions: Sessions;
   readonly access: Access;
+  readonly instances: Instances;
   readonly executor: Executor;
 
   constructor(addresses: BackendAddresses, options: { keys: KeyRing; logger: Logger }) {
     this.sessions = grpcClient(sessionsPb.SessionsDefinition, addresses.session, options);
     this.access = grpcClient(accessPb.AccessDefinition, addresses.session, options);
+    this.instances = grpcClient(instancesPb.InstancesDefinition, addresses.session, options);
     this.executor = grpcClient(executorPb.ExecutorDefinition, addresses.toolExecutor, options);
   }
 
   close(): void {
-    for (const client of [this.sessions, this.access, this.executor]) client.close();
+    for (const client of [this.sessions, this.access, this.instances, this.executor]) client.close();
   }
 }

@@ -18,6 +18,7 @@ import { addHooks, enableCors, fastifyAdapter } from './http/server';
 import { GatewayMetrics } from './metrics';
 import type { StreamSettings } from './stream/settings';
 import type { HubBus } from './stream/live-bus';
+import { StoreGeneration } from './stream/store-generation';
 import { StreamHub } from './stream/stream-hub';
 
 const IDLE_SWEEP_MS = 50;
@@ -65,6 +66,7 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
     { provide: Backends, useValue: backends },
     { provide: StreamHub, useValue: hub },
     { provide: Tickets, useValue: tickets },
+    { provide: StoreGeneration, useValue: new StoreGeneration(backends) },
   ];
   const root = { module: AppModule, global: true, providers: provided, exports: provided };
   const options = { logger: nestLogger(logger), bodyParser: false, abortOnError: false };

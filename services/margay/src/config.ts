@@ -30,6 +30,12 @@ export const PrepareStoreConfig = z.object({
   MARGAY_MONGODB_URL: z.string().describe('the document store'),
 });
 
+/** Of processes that are clients of session. */
+export const GateConfig = z.object({
+  MARGAY_SESSION_URL: z.string().optional().describe('host:port of session'),
+  MARGAY_KEYS_DIR: z.string().optional().describe('folder of the keys'),
+});
+
 /** What the doctor looks at; whatever is missing is a finding, not an error. */
 export const DoctorConfig = z.object({
   MARGAY_MONGODB_URL: z.string().optional().describe('the document store'),

@@ -12,6 +12,7 @@ import {
 import { ProcessConfig } from './config';
 import type { ServiceName } from './service-names';
 import type { LoadService } from './starters';
+import { startVersionGate } from './version-gate';
 
 export interface ProcessOptions {
   services: readonly ServiceName[];
@@ -52,9 +53,11 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
     shutdown.add('management', () => management.close());
     for (const name of services) {
       const start = await loaderOf(name, options.starters)();
-      const service = await start(environment, { logger, management, telemetry, connectionAge });
+      const service = await start(environment, { logger, management, telemetry, connectionAge, version });
       shutdown.add(name, () => service.close());
     }
+    const closeGate = await startVersionGate({ services, environment, instance, version, management, logger });
+    if (closeGate) shutdown.add('version gate', closeGate);
     management.setReady(true);
     logger.info({ services, managementPort, tookMs: Math.round(performance.now() - startedAt) }, 'margay is ready');
     return { managementPort, logger, stop: (reason) => shutdown.run(reason) };

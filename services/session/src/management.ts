@@ -1,9 +1,12 @@
 import type { ManagementServer, NatsBus, WorkWatch } from '@margay/platform';
+import type { Db } from 'mongodb';
+import { backupAgeMs } from './backup/backup-age';
 import type { Dispatcher } from './dispatch/dispatcher';
 import type { RunRepository } from './dispatch/run.repository';
 import type { RunnerRepository } from './dispatch/runner.repository';
 import type { SessionMetrics } from './metrics';
 import { StalledWork } from './stalled';
+import { clockSkewMs } from './store/store-clock';
 
 export interface ManagementPorts {
   management: ManagementServer;
@@ -18,6 +21,9 @@ export interface ManagementPorts {
   /** Rejects while the store does not answer. */
   pingStore: () => Promise<void>;
   checkClock: () => Promise<void>;
+  /** Throws while this replica waits for newer clients to be replaced. */
+  checkVersions: () => void;
+  db: Db;
 }
 
 const GAUGE_MS = 5_000;
@@ -29,6 +35,7 @@ export function registerManagement(ports: ManagementPorts): () => void {
   const removals = [
     management.registerCheck('session.store', 'ready', ports.pingStore),
     management.registerCheck('session.clock', 'ready', ports.checkClock),
+    management.registerCheck('session.version', 'ready', ports.checkVersions),
     management.registerCheck('session.work', 'ready', () => stalled.checkReady()),
     management.registerCheck('session.work', 'live', () => stalled.checkLive()),
     management.registerCheck('session.nats', 'ready', () =>
@@ -40,6 +47,8 @@ export function registerManagement(ports: ManagementPorts): () => void {
     }),
   ];
   metrics.showDemand(pool, () => runs.demand(pool));
+  metrics.showVersionGate(ports.checkVersions);
+  metrics.showStore({ clockSkewMs: () => clockSkewMs(ports.db), backupAgeMs: () => backupAgeMs(ports.db) });
   const gauge = setInterval(() => showSlots(ports), GAUGE_MS);
   gauge.unref();
   return () => {

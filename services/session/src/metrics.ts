@@ -116,6 +116,38 @@ export class SessionMetrics {
     });
   }
 
+  /** Whether this replica waits for newer clients to be replaced. */
+  showVersionGate(check: () => void): void {
+    const gauge: Gauge = new Gauge({
+      name: 'margay_version_gate_closed',
+      help: '1 while this process waits for older session replicas, or newer clients, to be replaced',
+      registers: [this.registry],
+      collect: () => gauge.set(isRefused(check) ? 1 : 0),
+    });
+  }
+
+  /** What the store says when somebody asks; absent while it says nothing. */
+  showStore(measures: {
+    clockSkewMs: () => Promise<number | undefined>;
+    backupAgeMs: () => Promise<number | undefined>;
+  }) {
+    this.secondsGauge('margay_clock_skew_seconds', "How far this process's clock is off the store's", measures.clockSkewMs); // prettier-ignore
+    this.secondsGauge('margay_backup_age_seconds', 'Since the last good backup was finished', measures.backupAgeMs);
+  }
+
+  private secondsGauge(name: string, help: string, measureMs: () => Promise<number | undefined>): void {
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      registers: [this.registry],
+      collect: async () => {
+        gauge.remove();
+        const ms = await measureMs().catch(() => undefined);
+        if (ms !== undefined) gauge.set(ms / 1_000);
+      },
+    });
+  }
+
   private demandGauge(pool: string, what: 'queued' | 'demand', measure: () => Promise<number>): void {
     const gauge: Gauge<'pool'> = new Gauge({
       name: `margay_dispatch_${what}_runs`,
@@ -128,5 +160,14 @@ export class SessionMetrics {
           () => gauge.reset(),
         ),
     });
+  }
+}
+
+function isRefused(check: () => void): boolean {
+  try {
+    check();
+    return false;
+  } catch {
+    return true;
   }
 }

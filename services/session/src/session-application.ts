@@ -1,4 +1,4 @@
-import { accessPb, executorPb, runnersPb, sessionsPb } from '@margay/contracts';
+import { accessPb, executorPb, instancesPb, runnersPb, sessionsPb } from '@margay/contracts';
 import {
   GrpcServer,
   grpcClient,
@@ -44,6 +44,8 @@ import { openCollections } from './store/collections';
 import { storeHandlers } from './store/store-handlers';
 import { Upkeep } from './upkeep/upkeep';
 
+import { InstanceWatch } from './versions/instance-watch';
+import { instancesHandlers } from './versions/instances.grpc';
 export interface SessionContext {
   config: SessionConfig;
   keys: KeyRing;
@@ -53,6 +55,8 @@ export interface SessionContext {
   /** Random per process start. */
   instance: string;
   /** Of its gRPC server. */
+  /** Of this build. */
+  version: string;
   connectionAge?: ConnectionAge;
 }
 
@@ -69,14 +73,14 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
   ) {}
 
   async onApplicationBootstrap(): Promise<void> {
-    const { config, keys, bus, logger, management, instance } = this.context;
+    const { config, keys, bus, logger, management, instance, version } = this.context;
     await this.mongo.ready(STORE_WAIT_MS);
     const metrics = new SessionMetrics(management.registry);
     const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
 
     const { db } = this.mongo.connection;
     if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
-    const { store, blobs, leases, rows } = await openCollections(db, instance);
+    const { store, blobs, leases, rows } = await openCollections(db, instance, version);
 
     const access = new AccessService(rows.access, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
@@ -95,7 +99,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const projects = new ProjectsService(config);
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
-    const grants = new RunGrants(keys, projects, storeGenerationOf(config.MARGAY_MONGODB_DATABASE));
+    const generation = storeGenerationOf(config.MARGAY_MONGODB_DATABASE);
+    const grants = new RunGrants(keys, projects, generation);
     const effects = new EffectsService({ store, ...rows, executor, logger });
     const dispatch = new Dispatch({ config, log, effects, grants, bus, leases, rows, metrics, logger });
     const journals = new JournalRegistry(store, logger);
@@ -144,6 +149,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     await clockGuard.start();
     const server = new GrpcServer({
       listen: config.MARGAY_SESSION_LISTEN,
+    const versions = new InstanceWatch({ instances: rows.instances, version, logger });
+    await versions.start();
       keys,
       logger,
       refusal,
@@ -173,6 +180,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       .add(
         runnersPb.RunnersDefinition,
         runnersHandlers({ log, bus, ...dispatch.parts, runners: rows.runners, grants, journals, attachments, logger }),
+      .add(instancesPb.InstancesDefinition, storeHandlers(instancesHandlers({ ...rows, watch: versions, generation })))
       );
     await server.start();
     const removeChecks = registerManagement({
@@ -189,6 +197,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     });
     dispatch.start();
     journals.start();
+      checkVersions: () => versions.checkReady(),
+      db,
     upkeep.start();
     isolation.start();
 
@@ -198,6 +208,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       for (const part of [isolation, dispatch]) part.stop();
       const closed = server.close(CLOSE_GRACE_MS);
       // Who looks for another replica finds that this one takes nothing new.
+      versions.stop();
       dispatch.dispatcher.hangUp();
       void journals.handOver();
       await closed;

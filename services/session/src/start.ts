@@ -12,8 +12,8 @@ export async function startSession(environment: NodeJS.ProcessEnv, shared: Servi
   const bus = new NatsBus({ url: config.MARGAY_NATS_URL, name: 'session', logger });
   await bus.start();
   const instance = randomBytes(8).toString('hex');
-  const { management, connectionAge } = shared;
-  const context = { config, keys, bus, logger, management, instance, ...(connectionAge && { connectionAge }) };
+  const { management, connectionAge, version = '0.0.0' } = shared;
+  const context = { config, keys, bus, logger, management, instance, version, ...(connectionAge && { connectionAge }) };
   const module = SessionModule.with(context);
   try {
     const options = { logger: nestLogger(logger), abortOnError: false };

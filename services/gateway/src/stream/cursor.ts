@@ -36,12 +36,15 @@ export function afterSeq(seq: number): Cursor {
   return { from: { $case: 'afterSeq', value: Math.max(0, seq - 1) }, includes: (frame) => frame.seq > seq };
 }
 
-/** `Last-Event-ID` (exclusive) wins over `after` (inclusive). An id of another store generation means all from the start. */
-export function streamCursor(lastEventId: string | undefined, after: string | undefined): Cursor {
+/**
+ * `Last-Event-ID` (exclusive) wins over `after` (inclusive). An id of another store generation means all from the start.
+ * @param generation of the store
+ */
+export function streamCursor(lastEventId: string | undefined, after: string | undefined, generation: number): Cursor {
   if (lastEventId === undefined) {
     const micros = parseTime('after', after);
     return micros === undefined ? EVERYTHING : atOrAfter(micros);
   }
-  const seq = Number(lastEventId.trim());
-  return !/^\d{1,15}$/.test(lastEventId.trim()) || seq === 0 ? EVERYTHING : afterSeq(seq);
+  const [, idGeneration = '0', seq = '0'] = /^(?:(\d{1,9})\.)?(\d{1,15})$/.exec(lastEventId.trim()) ?? [];
+  return Number(idGeneration) !== generation || Number(seq) === 0 ? EVERYTHING : afterSeq(Number(seq));
 }

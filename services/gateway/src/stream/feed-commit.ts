@@ -2,8 +2,14 @@ import { isoMicros, type LiveDelta, type sessionsPb } from '@margay/contracts';
 
 export type Frame = sessionsPb.Frame;
 
-/** `numbered`: with `id:` lines. `named`: with the session's id as `event:`, for streams of many sessions. */
-export type FrameStyle = 'plain' | 'numbered' | 'named';
+/**
+ * `numbered`: with `id:` lines; from the first restore on they begin with the store's generation. `named`: with the session's
+ * id as `event:`, for streams of many sessions.
+ */
+export type FrameStyle = 'plain' | 'numbered' | 'named' | `numbered:${number}`;
+
+/** With `id:` lines for this generation of the store. */
+export const numbered = (generation: number): FrameStyle => (generation === 0 ? 'numbered' : `numbered:${generation}`);
 
 /** State of a session after a commit. */
 export interface FeedState {
@@ -14,9 +20,11 @@ export interface FeedState {
 /** Frames as the stream spells them; the session is only needed where frames are named. */
 export function sseFrames(frames: readonly Frame[], style: FrameStyle, sessionId = ''): string {
   let text = '';
+  const [kind, generation] = style.split(':');
+  const before = generation === undefined ? 'id: ' : `id: ${generation}.`;
   for (const { seq, json } of frames) {
-    if (style === 'numbered') text += `id: ${seq}\n`;
-    else if (style === 'named') text += `event: ${sessionId}\n`;
+    if (kind === 'numbered') text += `${before}${seq}\n`;
+    else if (kind === 'named') text += `event: ${sessionId}\n`;
     text += `data: ${json}\n\n`;
   }
   return text;

@@ -17,7 +17,8 @@ export interface SessionStreamOptions {
   reader: CommitReader;
   socket: SseSocket;
   cursor: Cursor;
-  withIds: boolean;
+  /** How its frames are spelt. */
+  style: FrameStyle;
   withDeltas: boolean;
   settings: StreamSettings;
   logger: Logger;
@@ -26,16 +27,14 @@ export interface SessionStreamOptions {
 /** One client's stream of one session: replay, state, live events, state and end. See docs/protocol.md §8. */
 export class SessionStream implements FollowerSink {
   private readonly follower: LogFollower;
-  private readonly style: FrameStyle;
   /** Last commit delivered after which no run was active. */
   private idleC = 0;
   private isOpen = false;
   private isAnnounced = false;
 
   constructor(private readonly options: SessionStreamOptions) {
-    const { feed, reader, settings, withIds } = options;
+    const { feed, reader, settings } = options;
     this.follower = new LogFollower({ feed, reader, settings, sink: this });
-    this.style = withIds ? 'numbered' : 'plain';
   }
 
   /** Resolves when the stream is live or over; rejects only while nothing has been sent. */
@@ -66,7 +65,7 @@ export class SessionStream implements FollowerSink {
   }
 
   replayed(frames: readonly Frame[]): Promise<void> {
-    this.options.socket.write(Buffer.from(sseFrames(frames, this.style)));
+    this.options.socket.write(Buffer.from(sseFrames(frames, this.options.style)));
     return this.ready();
   }
 
@@ -76,7 +75,7 @@ export class SessionStream implements FollowerSink {
 
   committed(commit: FeedCommit): void {
     if (commit.state?.running === false) this.idleC = commit.c;
-    if (commit.frames.length > 0) this.options.socket.write(commit.bytes(this.style));
+    if (commit.frames.length > 0) this.options.socket.write(commit.bytes(this.options.style));
   }
 
   delta(delta: FeedDelta, ts: number): void {

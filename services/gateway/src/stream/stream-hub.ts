@@ -10,6 +10,7 @@ import type { Backends } from '../backends';
 import type { GatewayMetrics } from '../metrics';
 import { commitReader } from './commit-reader';
 import type { Cursor } from './cursor';
+import type { FrameStyle } from './feed-commit';
 import { FeedRegistry } from './feed-registry';
 import type { LaneSource, Wanted } from './lane-source';
 import type { HubBus } from './live-bus';
@@ -34,7 +35,7 @@ export interface StreamRequest {
   sessionId: string;
   caller: Caller;
   cursor: Cursor;
-  withIds: boolean;
+  style: FrameStyle;
   withDeltas: boolean;
 }
 

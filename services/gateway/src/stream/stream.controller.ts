@@ -7,6 +7,8 @@ import { Operation } from '../http/operation';
 import { FromCaller, FromQuery, FromSessionId } from '../http/parameters';
 import { isTrue } from '../http/query';
 import { streamCursor } from './cursor';
+import { numbered } from './feed-commit';
+import { StoreGeneration } from './store-generation';
 import { StreamHub } from './stream-hub';
 import { Sessions } from './wanted-sessions';
 
@@ -39,7 +41,10 @@ const StreamHeaders = z.object({
 
 @Controller()
 export class StreamController {
-  constructor(private readonly hub: StreamHub) {}
+  constructor(
+    private readonly hub: StreamHub,
+    private readonly generation: StoreGeneration,
+  ) {}
 
   @Operation({
     method: 'GET',
@@ -63,16 +68,11 @@ export class StreamController {
     @Res() reply: FastifyReply,
   ): Promise<void> {
     const lastEventId = request.headers['last-event-id'] as string | undefined;
-    await this.hub.serve(
-      {
-        sessionId,
-        caller,
-        cursor: streamCursor(lastEventId, query.after),
-        withIds: lastEventId !== undefined || isTrue(query.ids),
-        withDeltas: withDeltas(query),
-      },
-      reply,
-    );
+    const isNumbered = lastEventId !== undefined || isTrue(query.ids);
+    const generation = isNumbered ? await this.generation.get() : 0;
+    const cursor = streamCursor(lastEventId, query.after, generation);
+    const style = isNumbered ? numbered(generation) : 'plain';
+    await this.hub.serve({ sessionId, caller, cursor, style, withDeltas: withDeltas(query) }, reply);
   }
 
   @Operation({

@@ -6,6 +6,8 @@ export interface ReplicaRow {
   _id: string;
   tenantId: '_platform';
   service: 'session';
+  /** Of its build; absent from rows of older ones. */
+  version?: string;
   /** Raised every second. */
   beat: number;
 }
@@ -17,10 +19,13 @@ export class ReplicaRepository {
   constructor(
     private readonly rows: Collection<ReplicaRow>,
     private readonly instance: string,
+    private readonly version = '0.0.0',
   ) {}
 
   async beat(): Promise<void> {
-    const raise = { $inc: { beat: 1 }, $setOnInsert: { tenantId: '_platform' as const, service: 'session' as const } };
+    const { version } = this;
+    const fields = { tenantId: '_platform' as const, service: 'session' as const, version };
+    const raise = { $inc: { beat: 1 }, $setOnInsert: fields };
     await this.rows.updateOne({ _id: this.instance }, raise, { upsert: true });
   }
 

@@ -12,6 +12,7 @@ import { QuestionRepository } from '../questions/question.repository';
 import { ForkRepository } from '../sessions/fork.repository';
 import { TagRepository } from '../sessions/tag.repository';
 
+import { InstanceRepository } from '../versions/instance.repository';
 /** The rows beside the logs. */
 export interface Rows {
   sessions: SessionRepository;
@@ -19,6 +20,7 @@ export interface Rows {
   runners: RunnerRepository;
   replicas: ReplicaRepository;
   questions: QuestionRepository;
+  instances: InstanceRepository;
   tags: TagRepository;
   forks: ForkRepository;
   access: AccessRepository;
@@ -33,14 +35,15 @@ export interface Collections {
 }
 
 /** Everything that session keeps, with its indexes. @param instance random per process start */
-export async function openCollections(db: Db, instance: string): Promise<Collections> {
+export async function openCollections(db: Db, instance: string, version?: string): Promise<Collections> {
   const blobs = new MongoBlobStore(db);
   const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'), blobs);
   const rows: Rows = {
     sessions: new SessionRepository(db.collection('sessions')),
     runs: new RunRepository(db.collection('runs')),
     runners: new RunnerRepository(db.collection('runners'), instance),
-    replicas: new ReplicaRepository(db.collection('instances'), instance),
+    instances: new InstanceRepository(db.collection('instances')),
+    replicas: new ReplicaRepository(db.collection('instances'), instance, version),
     questions: new QuestionRepository(db.collection('questions')),
     tags: new TagRepository(db.collection('tags')),
     forks: new ForkRepository(db.collection('forks')),

@@ -24,6 +24,14 @@ export interface BeatResponse {
   lowestSessionVersion: string;
 }
 
+export interface DescribeStoreRequest {
+}
+
+export interface DescribeStoreResponse {
+  /** Raised by each restore from a backup. */
+  generation: number;
+}
+
 function createBaseBeatRequest(): BeatRequest {
   return { instance: "", version: "", leaves: false };
 }
@@ -198,6 +206,125 @@ export const BeatResponse: MessageFns<BeatResponse> = {
   },
 };
 
+function createBaseDescribeStoreRequest(): DescribeStoreRequest {
+  return {};
+}
+
+export const DescribeStoreRequest: MessageFns<DescribeStoreRequest> = {
+  encode(_: DescribeStoreRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DescribeStoreRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDescribeStoreRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): DescribeStoreRequest {
+    return {};
+  },
+
+  toJSON(_: DescribeStoreRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DescribeStoreRequest>, I>>(base?: I): DescribeStoreRequest {
+    return DescribeStoreRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DescribeStoreRequest>, I>>(_: I): DescribeStoreRequest {
+    const message = createBaseDescribeStoreRequest();
+    return message;
+  },
+};
+
+function createBaseDescribeStoreResponse(): DescribeStoreResponse {
+  return { generation: 0 };
+}
+
+export const DescribeStoreResponse: MessageFns<DescribeStoreResponse> = {
+  encode(message: DescribeStoreResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.generation !== 0) {
+      writer.uint32(8).uint32(message.generation);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DescribeStoreResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDescribeStoreResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.generation = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DescribeStoreResponse {
+    return { generation: isSet(object.generation) ? globalThis.Number(object.generation) : 0 };
+  },
+
+  toJSON(message: DescribeStoreResponse): unknown {
+    const obj: any = {};
+    if (message.generation !== 0) {
+      obj.generation = Math.round(message.generation);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DescribeStoreResponse>, I>>(base?: I): DescribeStoreResponse {
+    return DescribeStoreResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DescribeStoreResponse>, I>>(object: I): DescribeStoreResponse {
+    const message = createBaseDescribeStoreResponse();
+    message.generation = object.generation ?? 0;
+    return message;
+  },
+};
+
 /**
  * Which processes of the platform live, and of which versions they are: replicas of two versions serve side by side while
  * an upgrade or a roll-back is under way, and become ready in a certain order.
@@ -213,6 +340,15 @@ export const InstancesDefinition = {
       requestType: BeatRequest as typeof BeatRequest,
       requestStream: false,
       responseType: BeatResponse as typeof BeatResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Called by the gateway where it writes or reads ids of frames, which hold the generation. */
+    describeStore: {
+      name: "DescribeStore",
+      requestType: DescribeStoreRequest as typeof DescribeStoreRequest,
+      requestStream: false,
+      responseType: DescribeStoreResponse as typeof DescribeStoreResponse,
       responseStream: false,
       options: {},
     },
