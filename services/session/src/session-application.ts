@@ -43,9 +43,9 @@ import { checkClock } from './store/store-clock';
 import { openCollections } from './store/collections';
 import { storeHandlers } from './store/store-handlers';
 import { Upkeep } from './upkeep/upkeep';
-
 import { InstanceWatch } from './versions/instance-watch';
 import { instancesHandlers } from './versions/instances.grpc';
+
 export interface SessionContext {
   config: SessionConfig;
   keys: KeyRing;
@@ -54,9 +54,9 @@ export interface SessionContext {
   management: ManagementServer;
   /** Random per process start. */
   instance: string;
-  /** Of its gRPC server. */
   /** Of this build. */
   version: string;
+  /** Of its gRPC server. */
   connectionAge?: ConnectionAge;
 }
 
@@ -147,10 +147,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       metrics.countEnded(document);
     });
     await clockGuard.start();
-    const server = new GrpcServer({
-      listen: config.MARGAY_SESSION_LISTEN,
     const versions = new InstanceWatch({ instances: rows.instances, version, logger });
     await versions.start();
+    const server = new GrpcServer({
+      listen: config.MARGAY_SESSION_LISTEN,
       keys,
       logger,
       refusal,
@@ -177,10 +177,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         ),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
+      .add(instancesPb.InstancesDefinition, storeHandlers(instancesHandlers({ ...rows, watch: versions, generation })))
       .add(
         runnersPb.RunnersDefinition,
         runnersHandlers({ log, bus, ...dispatch.parts, runners: rows.runners, grants, journals, attachments, logger }),
-      .add(instancesPb.InstancesDefinition, storeHandlers(instancesHandlers({ ...rows, watch: versions, generation })))
       );
     await server.start();
     const removeChecks = registerManagement({
@@ -194,21 +194,21 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       pool: config.MARGAY_POOL,
       pingStore: () => this.mongo.ping(),
       checkClock: () => this.checkClock(),
+      checkVersions: () => versions.checkReady(),
+      db,
     });
     dispatch.start();
     journals.start();
-      checkVersions: () => versions.checkReady(),
-      db,
     upkeep.start();
     isolation.start();
 
     this.stop = async () => {
       removeChecks();
       clockGuard.stop();
+      versions.stop();
       for (const part of [isolation, dispatch]) part.stop();
       const closed = server.close(CLOSE_GRACE_MS);
       // Who looks for another replica finds that this one takes nothing new.
-      versions.stop();
       dispatch.dispatcher.hangUp();
       void journals.handOver();
       await closed;

@@ -11,16 +11,16 @@ import { LeaseRepository } from '@margay/platform';
 import { QuestionRepository } from '../questions/question.repository';
 import { ForkRepository } from '../sessions/fork.repository';
 import { TagRepository } from '../sessions/tag.repository';
-
 import { InstanceRepository } from '../versions/instance.repository';
+
 /** The rows beside the logs. */
 export interface Rows {
   sessions: SessionRepository;
   runs: RunRepository;
   runners: RunnerRepository;
   replicas: ReplicaRepository;
-  questions: QuestionRepository;
   instances: InstanceRepository;
+  questions: QuestionRepository;
   tags: TagRepository;
   forks: ForkRepository;
   access: AccessRepository;
