@@ -56,7 +56,8 @@ const sum = (seen: readonly Seen[], of: (user: Seen) => number): number =>
 function note({ name }: CrashRow, seen: readonly Seen[]): void {
   const died = world.deaths.find(({ process }) => process.startsWith('agent-runner'))?.at;
   for (const { queuedAt, claimedAt, firstWordAt } of seen.flatMap(({ takeovers }) => takeovers)) {
-    const after = (at: number): string => ((at - (died ?? queuedAt)) / 1_000).toFixed(2);
+    const after = (at: number | undefined): string =>
+      at === undefined ? '–' : ((at - (died ?? queuedAt)) / 1_000).toFixed(2);
     const from = died === undefined ? 'it was taken back' : 'death';
     figures.push(
       `takeover, from ${from}: queued ${after(queuedAt)} s, claimed ${after(claimedAt)} s, first word ${after(firstWordAt)} s (${name})`,

@@ -1,7 +1,7 @@
 import { acceptCommand, createCommand, hashed, messageCommand } from '@margay/testing';
 import { bodyHash, fold, hashOf } from './build';
 import { canonicalJson } from './canonical';
-import type { Command } from './command';
+import type { Command, LeaveCause } from './command';
 import { tipOf, type CommitDocument, type Tip } from './document';
 import { emptyHead } from './head';
 import { unpackRecord } from './references';
@@ -130,7 +130,7 @@ describe('bodyHash', () => {
   });
 
   it('does not count why a run changes hands, but at which epoch', () => {
-    const takeover = (cause: string, epoch = 2): Command => ({
+    const takeover = (cause: LeaveCause, epoch = 2): Command => ({
       kind: 'takeover',
       commitId: 't',
       runId: RUN_ID,

@@ -2,7 +2,7 @@ import { acceptCommand, createCommand, messageCommand } from '@margay/testing';
 import type { Command, Completion, RejectReason } from './command';
 import { decide } from './decide';
 import { INTERRUPT_TEXT } from './decide-inbox';
-import { isRejected, type Accepted } from './decision';
+import { ALL_DECIDE_RULES, isRejected, type Accepted } from './decision';
 import { HEAD_MAX_BYTES, emptyHead, type Head } from './head';
 
 const TS = 1_700_000_000_000_000;
@@ -255,7 +255,7 @@ describe('decide', () => {
 
   it('drops a rule only when told to', () => {
     const stale: Command = { ...step, epoch: 1 };
-    const lax = { epochEquality: false, finishNeedsInbox: false };
+    const lax = { ...ALL_DECIDE_RULES, epochEquality: false, finishNeedsInbox: false };
     expect(isRejected(decide(HEADS.running, stale, TS))).toBe(true);
     expect(isRejected(decide(HEADS.running, stale, TS, lax))).toBe(false);
     expect(isRejected(decide(HEADS['running with a message'], finish, TS, lax))).toBe(false);

@@ -19,7 +19,10 @@ let armed: { faults: ArmedFaults; report: FaultReport } | undefined;
 export function armFaultPoints(plan: string | undefined, report: FaultReport): () => void {
   const faults = parseFaultPlan(plan ?? '');
   if (faults.length === 0) return () => undefined;
-  report.warn({ faults: faults.map(({ point, action }) => `${point} ${action.kind}`) }, 'this process is armed with fault points: it will fail on purpose');
+  report.warn(
+    { faults: faults.map(({ point, action }) => `${point} ${action.kind}`) },
+    'this process is armed with fault points: it will fail on purpose',
+  );
   const own = { faults: new ArmedFaults(faults), report };
   armed = own;
   return () => {

@@ -11,6 +11,7 @@ import {
   isMargayError,
   ResourceExhaustedError,
   UnavailableError,
+  type MargayError,
 } from '@margay/errors';
 import { Registry } from 'prom-client';
 import { generateKeys } from '../auth/key-files';
@@ -151,9 +152,12 @@ describe('unary calls', () => {
   });
 
   it('are turned away, before anything is believed, while the process serves nobody', async () => {
-    let refusal: UnavailableError | undefined = new UnavailableError('clock_skew', 'The clock is off.');
+    let refusal: MargayError | undefined = new UnavailableError('clock_skew', 'The clock is off.');
     const { port } = await newServer({ refusal: () => refusal })
-      .add(sessionsPb.SessionsDefinition, refuseAll({ getState: () => Promise.resolve({ state: undefined }) }))
+      .add(
+        sessionsPb.SessionsDefinition,
+        refuseAll<GrpcHandlers<Sessions>>({ getState: () => Promise.resolve({ state: undefined }) }),
+      )
       .start();
     const client = grpcClient(sessionsPb.SessionsDefinition, `127.0.0.1:${port}`, { keys: gateway });
     closers.push(() => client.close());

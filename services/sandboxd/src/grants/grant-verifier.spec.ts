@@ -25,7 +25,7 @@ async function sign(more: object = {}, key = pair.privateKey, typ = 'margay-sand
   return new CompactSign(Buffer.from(JSON.stringify(claims))).setProtectedHeader({ alg: 'EdDSA', typ }).sign(key);
 }
 
-async function outcome(token: string | undefined): Promise<string> {
+async function outcome(token: string | undefined): Promise<string | undefined> {
   return verifier.verify(token).then(
     (grant) => grant.sessionId,
     (error: unknown) => (isMargayError(error) ? error.reason : String(error)),

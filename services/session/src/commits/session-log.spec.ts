@@ -1,4 +1,4 @@
-import { UnavailableError } from '@margay/errors';
+import { UnavailableError, type MargayError } from '@margay/errors';
 import { MemoryBlobStore, MemoryCommitStore } from '@margay/log';
 import { createLogger } from '@margay/platform';
 import { createCommand } from '@margay/testing';
@@ -14,7 +14,7 @@ const observer = {
 it('stores nothing while its replica may not: its times would run ahead of everybody', async () => {
   const store = new MemoryCommitStore();
   const skew = new UnavailableError('clock_skew', 'off');
-  let refusal: UnavailableError | undefined = skew;
+  let refusal: MargayError | undefined = skew;
   const log = new SessionLog(store, new MemoryBlobStore(), observer, createLogger({ level: 'off' }), () => refusal);
   await expect(log.submit('session', createCommand())).rejects.toBe(skew);
   expect(await store.readNumber('session', 1)).toBeUndefined();

@@ -29,7 +29,7 @@ let dispatcher: Dispatcher;
 
 function row(id: string, fields: Partial<RunRow> = {}): RunRow {
   const ids = { _id: `${id}:r1`, sessionId: id, tenantId: 't', principal: 'u', pool: 'p' };
-  return { ...ids, c: 2, state: 'queued', epoch: 1, owner: null, queuedAtMs: 0, changedAtMs: 0, ...fields };
+  return { ...ids, c: 2, state: 'queued', epoch: 1, owner: null, queuedAtMs: 0, changedAtMs: 0, dueAtMs: null, isIsolated: false, ...fields }; // prettier-ignore
 }
 
 function headOf({ runId, epoch, owner }: Command & { kind: 'claim' }): Head {

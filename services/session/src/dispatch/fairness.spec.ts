@@ -5,7 +5,7 @@ const uncapped: TenantLimit = { weight: 10, maxRunning: Infinity };
 
 function row(id: string, tenantId: string, principal: string): RunRow {
   const rest = { sessionId: id, c: 1, pool: 'p', state: 'queued' as const, epoch: 1, owner: null };
-  return { _id: id, tenantId, principal, ...rest, queuedAtMs: 0, changedAtMs: 0 };
+  return { _id: id, tenantId, principal, ...rest, queuedAtMs: 0, changedAtMs: 0, dueAtMs: null, isIsolated: false };
 }
 
 const many = (count: number, tenantId: string, principal: string): RunRow[] =>

@@ -18,7 +18,7 @@ afterEach(() => Promise.all(['runs', 'runners', 'instances'].map((name) => real.
 
 function row(fields: Partial<RunRow> & { _id: string }): RunRow {
   const ids = { tenantId: 't', sessionId: 's', principal: 'user:ada', pool: 'p' };
-  return { ...ids, c: 1, state: 'queued', epoch: 1, owner: null, queuedAtMs: 0, changedAtMs: 0, ...fields };
+  return { ...ids, c: 1, state: 'queued', epoch: 1, owner: null, queuedAtMs: 0, changedAtMs: 0, dueAtMs: null, isIsolated: false, ...fields }; // prettier-ignore
 }
 
 describe('the run queue', () => {

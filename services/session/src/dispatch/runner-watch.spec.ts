@@ -26,7 +26,7 @@ function runner(id: string): RunnerRow {
 
 function run(id: string, owner: string, fields: Partial<RunRow> = {}): RunRow {
   const ids = { _id: id, tenantId: 't', sessionId: id, principal: 'u', pool: 'p' };
-  return { ...ids, c: 3, state: 'running', epoch: 2, owner, queuedAtMs: 0, changedAtMs: 0, ...fields };
+  return { ...ids, c: 3, state: 'running', epoch: 2, owner, queuedAtMs: 0, changedAtMs: 0, dueAtMs: null, isIsolated: false, ...fields }; // prettier-ignore
 }
 
 const ask = <T>(answer: () => T): Promise<T> =>

@@ -22,7 +22,10 @@ export class MemorySession {
   get runPorts(): RunRequestPorts {
     const { model } = this;
     const models = new ModelsService({ MARGAY_MODEL: model, OPENAI_BASE_URL: undefined, OPENAI_API_KEY: undefined }, logger); // prettier-ignore
-    const projects = new ProjectsService({ MARGAY_PROJECTS: {}, MARGAY_ALLOW_EXTERNAL_CWD: false } as never);
+    const projects = new ProjectsService({ MARGAY_PROJECTS: {}, MARGAY_ALLOW_EXTERNAL_CWD: false } as never, {
+      find: () => Promise.resolve(undefined),
+      list: () => Promise.resolve([]),
+    });
     return { models, projects, isolation: { unusual: undefined }, pool: 'default', stepBudget: 0 };
   }
 

@@ -145,7 +145,10 @@ export class SessionHarness {
     principal = this.owner,
   ): Promise<{ type: string; payload: Record<string, unknown>; seq: number; ts: string }[]> {
     const found: { type: string; payload: Record<string, unknown>; seq: number; ts: string }[] = [];
-    const pages = this.sessions.readCommits({ sessionId, from: undefined, beforeTs: 0, last: 0, first: 0 }, { principal });
+    const pages = this.sessions.readCommits(
+      { sessionId, from: undefined, beforeTs: 0, last: 0, first: 0 },
+      { principal },
+    );
     for await (const { commits } of pages)
       for (const { frames } of commits)
         found.push(...frames.map(({ json }) => JSON.parse(json) as (typeof found)[number]));
