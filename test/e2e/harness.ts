@@ -29,6 +29,8 @@ export interface HarnessOptions {
   env?: NodeJS.ProcessEnv;
   adapt?: StartPlatformOptions['adapt'];
   readyTimeoutMs?: number;
+  /** Who may reach what outside; without it sandboxes reach nothing. */
+  egressPolicy?: object;
   /** Starts processes again that end by themselves. */
   respawn?: boolean;
   /** Runs copies of the bundles: a build meanwhile changes nothing. */
@@ -80,8 +82,11 @@ export class PlatformHarness {
 
   async startPlatform(): Promise<void> {
     const { mode, runners = 1, replicas, env, adapt, readyTimeoutMs, respawn = false } = this.options;
+    const { egressPolicy } = this.options;
+    if (egressPolicy) await this.setEgressPolicy(egressPolicy);
     this.platform = await startPlatform({
       mode,
+      ...(egressPolicy && { egressPolicyFile: this.egressPolicyFile }),
       runners,
       ...(replicas && { replicas }),
       ...(adapt && { adapt }),
@@ -108,6 +113,15 @@ export class PlatformHarness {
   /** `MARGAY_HOME` of the platform. */
   get home(): string {
     return join(this.directory, 'home');
+  }
+
+  /** Acts within a second or two. */
+  setEgressPolicy(policy: object): Promise<void> {
+    return writeFile(this.egressPolicyFile, JSON.stringify(policy));
+  }
+
+  private get egressPolicyFile(): string {
+    return join(this.directory, 'egress-policy.json');
   }
 
   clientFor(apiKey: string): MargayClient {
