@@ -78,4 +78,32 @@ describe('workspaces', () => {
     ]);
     expect((await files(`session=${session.id}&q=READ&limit=1`)).files).toEqual(['README.md']);
   });
+
+  it('shares a managed project between sessions, lists its files, and takes no run once it is deleted', async () => {
+    margay.script(
+      byConversation(({ results, user }) =>
+        results.length > 0
+          ? answer(`${results[0]?.content}`)
+          : callTools({ name: 'aider_shell_tool', arguments: { command: user } }),
+      ),
+    );
+    const made = await margay.request('POST', '/api/v_projects', { name: 'Shop' });
+    const { project_id: id } = made.body as { project_id: string };
+    const { body } = await margay.request('GET', '/api/projects');
+    expect(body).toMatchObject({ projects: [{ name: 'Shop', project_id: id, source: 'managed', available: true }] });
+    const [first, second] = [
+      await margay.client.sessions.create({ project: id }),
+      await margay.client.sessions.create({ project: `managed:${id}` }),
+    ];
+    await (await first.query('echo made by the first > note.txt')).result();
+    expect((await (await second.query('cat note.txt && echo and the second >> note.txt')).result()).text).toContain(
+      'made by the first',
+    );
+    expect((await (await first.query('cat note.txt')).result()).text).toContain('and the second');
+    expect((await files(`session=${first.id}`)).files).toEqual(['CLAUDE.md', 'note.txt']);
+    expect((await files(`project=${id}&q=note`)).files).toEqual(['note.txt']);
+    expect((await margay.request('DELETE', `/api/v_projects/${id}`)).status).toBe(204);
+    const refused = await margay.request('POST', `/api/sessions/${first.id}/query`, { query: 'ls' });
+    expect([refused.status, refused.headers.get('x-margay-reason')]).toEqual([400, 'unknown_project']);
+  });
 });

@@ -21,6 +21,7 @@ export {
 } from './events';
 export { isNestedDeeper, JSON_DEPTH_MAX } from './nesting';
 export { METADATA, Principal, Role, RunGrant, SandboxGrant, Ticket, TicketPurpose } from './principal';
+export { ManagedProject } from './projects';
 export { LiveCommit, LiveDelta, SessionState, SessionStatus, SessionSummary } from './session-state';
 export { subjects } from './subjects';
 export { isoMicros, parseMicros } from './time';

@@ -29,9 +29,13 @@ export const RunGrant = z.object({
   storeGeneration: z.number().int(),
   /** Who started the run. */
   principal: z.string(),
-  /** Where the session's workspace lies. `own`: the driver makes one for the session; `path`: this folder, in place. */
+  /**
+   * Where the session's workspace lies. `own`: the driver makes one for the session; `project`: one that all sessions of
+   * the project share; `path`: this folder, in place.
+   */
   workspace: z.discriminatedUnion('kind', [
     z.object({ kind: z.literal('own') }),
+    z.object({ kind: z.literal('project'), projectId: z.string().regex(/^[0-9a-f]{32}$/) }),
     z.object({ kind: z.literal('path'), path: z.string() }),
   ]),
 });

@@ -9,6 +9,7 @@ import { FilesController } from './files/files.controller';
 import { AnswerInterceptor } from './http/answer';
 import { operationsIn } from './http/operation';
 import { OpenApi } from './openapi/open-api';
+import { ProjectController } from './projects/project.controller';
 import { BlobController } from './session/blob.controller';
 import { BlobService } from './session/blob.service';
 import { ForkController } from './session/fork.controller';
@@ -30,6 +31,7 @@ export const CONTROLLERS = [
   BlobController,
   AttachmentController,
   FilesController,
+  ProjectController,
   CatalogController,
   AuthController,
   TicketController,

@@ -29,6 +29,7 @@ import { runnersHandlers } from './journal/runners.grpc';
 import { registerManagement } from './management';
 import { SessionMetrics } from './metrics';
 import { FilesService } from './projects/files.service';
+import { ManagedProjects } from './projects/managed-projects';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
 import { SandboxIsolation } from './projects/sandbox-isolation';
@@ -96,7 +97,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     });
     const refusal = () => clockGuard.refusal;
     const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal);
-    const projects = new ProjectsService(config);
+    const managed = new ManagedProjects(rows.projects);
+    const projects = new ProjectsService(config, managed);
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
     const generation = storeGenerationOf(config.MARGAY_MONGODB_DATABASE);
@@ -169,6 +171,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
             blobs,
             rows: rows.sessions,
             projects,
+            managed,
             models,
             positions: dispatch.positions,
             attachments,

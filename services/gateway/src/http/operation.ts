@@ -27,7 +27,7 @@ export interface Sample {
 
 /** Everything there is to say about a route, next to its handler; the OpenAPI document is made of these. */
 export interface Operation {
-  method: 'GET' | 'POST';
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   /** With parameters in braces. */
   path: string;
   summary: string;

@@ -5,6 +5,7 @@ import {
   type accessPb,
   type Attachment,
   type LiveDelta,
+  type ManagedProject,
   type Principal,
   type sessionsPb,
 } from '@margay/contracts';
@@ -212,6 +213,20 @@ export class FakeSession {
     };
   }
 
+  readonly projectId = '7f9c1e02a35b4d6e8f0011223344aabb';
+
+  private get project(): ManagedProject {
+    const times = { created_at: '2026-01-01T00:00:00.000000+00:00', updated_at: '2026-01-01T00:00:00.000000+00:00' };
+    const told = { project_id: this.projectId, name: 'Shop', description: '', path: '/workspace', ...times };
+    const kind = { path_source: 'auto' as const, folder_created: true, is_worktree: false };
+    return { ...told, ...kind, parent_project_id: null, branch: null };
+  }
+
+  private async projectAnswer(projectId: string, change: object = {}): Promise<{ projectJson: string }> {
+    if (projectId !== this.projectId) throw new NotFoundError('project_not_found', `project ${projectId} not found`);
+    return { projectJson: JSON.stringify({ ...this.project, ...change }) };
+  }
+
   private plainHandlers(): GrpcHandlers<SessionsDefinition> {
     const summaryOf = (head: Head) => JSON.stringify(summary(head));
     return {
@@ -346,6 +361,21 @@ export class FakeSession {
       listProjects: () => {
         const project = { name: 'shop', path: '/srv/shop', description: 'a shop', available: true, source: 'config' };
         return Promise.resolve({ projectsJson: [JSON.stringify(project)] });
+      },
+      createProject: async ({ name, description }, context) => {
+        if (name === '') throw new InvalidArgumentError('bad_request', "Invalid input: 'name' is required");
+        await Promise.resolve(context.principal());
+        return { projectJson: JSON.stringify({ ...this.project, name, description }), replayed: false };
+      },
+      getProject: ({ projectId }) => this.projectAnswer(projectId),
+      updateProject: ({ projectId, name, description }) =>
+        this.projectAnswer(projectId, {
+          ...(name === undefined ? {} : { name }),
+          ...(description === undefined ? {} : { description }),
+        }),
+      deleteProject: async ({ projectId }) => {
+        await this.projectAnswer(projectId);
+        return {};
       },
       listModels: () => {
         const capabilitiesJson = JSON.stringify({ 'scripted/echo': { supports_vision: false } });

@@ -120,7 +120,7 @@ describe('attached files', () => {
       expect(await read(own, 5, 100)).toBe('here');
       await expect(read(other, 0, 4)).rejects.toMatchObject({ reason: 'blob_not_found' });
     } finally {
-      runner.close();
+      runner.detach();
     }
   });
 

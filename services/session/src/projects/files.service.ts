@@ -25,7 +25,7 @@ export class FilesService {
   async list(principal: Principal, request: sessionsPb.ListFilesRequest): Promise<sessionsPb.ListFilesResponse> {
     const { sessionId, project, query, limit } = request;
     const head = sessionId === '' ? undefined : await this.headOf(principal, sessionId);
-    const binding = head && isBound(head) ? head.binding : this.bindingOf(project);
+    const binding = head && isBound(head) ? head.binding : await this.bindingOf(principal.tenantId, project);
     if (!head && !binding) return NOTHING;
     const attachments = head ? await this.ports.attachments.names(head.tenantId, head.sessionId) : [];
     const workspace = this.ports.projects.workspaceOf(binding ?? { project: null, cwd: null });
@@ -43,8 +43,9 @@ export class FilesService {
   }
 
   /** Unknown projects have no files. */
-  private bindingOf(project: string): Head['binding'] | undefined {
-    return this.ports.projects.has(project) ? { project, cwd: null } : undefined;
+  private async bindingOf(tenantId: string, named: string): Promise<Head['binding'] | undefined> {
+    const project = await this.ports.projects.find(tenantId, named);
+    return project === undefined ? undefined : { project, cwd: null };
   }
 }
 

@@ -1,9 +1,10 @@
 import { stat } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
-import type { RunGrant } from '@margay/contracts';
+import type { ManagedProject, RunGrant } from '@margay/contracts';
 import { InvalidArgumentError, PermissionDeniedError } from '@margay/errors';
 import { distance } from 'fastest-levenshtein';
 import type { SessionConfig } from '../config';
+import { bindingName, managedIdIn, type ManagedProjects } from './managed-projects';
 
 export interface Binding {
   project: string | null;
@@ -16,18 +17,26 @@ export interface ProjectView {
   path: string;
   description: string;
   available: boolean;
-  source: 'config';
+  source: 'config' | 'managed';
+  project_id?: string;
+  is_worktree?: boolean;
+  parent_project_id?: string | null;
+  branch?: string | null;
 }
 
 type ProjectsConfig = Pick<SessionConfig, 'MARGAY_PROJECTS' | 'MARGAY_ALLOW_EXTERNAL_CWD'>;
 
-/** Projects of the configuration, and which workspace a session's binding means. */
+/** Projects of the configuration and of the tenant, and which workspace a session's binding means. */
 export class ProjectsService {
-  constructor(private readonly config: ProjectsConfig) {}
+  constructor(
+    private readonly config: ProjectsConfig,
+    private readonly managed: Pick<ManagedProjects, 'find' | 'list'>,
+  ) {}
 
-  list(): Promise<ProjectView[]> {
+  async list(tenantId: string): Promise<ProjectView[]> {
+    const managed = (await this.managed.list(tenantId)).map(viewOf);
     const entries = Object.entries(this.config.MARGAY_PROJECTS);
-    return Promise.all(
+    const configured = await Promise.all(
       entries.map(async ([name, { path, description }]) => ({
         name,
         path,
@@ -36,24 +45,31 @@ export class ProjectsService {
         source: 'config' as const,
       })),
     );
+    return [...configured, ...managed];
   }
 
   /**
    * Checks what a request names as its workspace.
    * @throws InvalidArgumentError `unknown_project`, `cwd_invalid`; PermissionDeniedError `cwd_forbidden`
    */
-  async bind(project: string, cwd: string): Promise<Binding> {
+  async bind(tenantId: string, project: string, cwd: string): Promise<Binding> {
     if (cwd !== '') return { project: null, cwd: await this.externalFolder(cwd) };
     if (project === '' || project === 'auto') return { project: null, cwd: null };
-    if (!this.has(project)) throw new InvalidArgumentError('unknown_project', this.unknownProject(project));
-    return { project, cwd: null };
+    const found = await this.find(tenantId, project);
+    if (found === undefined) throw new InvalidArgumentError('unknown_project', this.unknownProject(project));
+    return { project: found, cwd: null };
   }
 
-  has(project: string): boolean {
-    return Object.hasOwn(this.config.MARGAY_PROJECTS, project);
+  /** What a binding calls the project that a request names; undefined where there is none. */
+  async find(tenantId: string, named: string): Promise<string | undefined> {
+    if (Object.hasOwn(this.config.MARGAY_PROJECTS, named)) return named;
+    const id = await this.managed.find(tenantId, named);
+    return id === undefined ? undefined : bindingName(id);
   }
 
   workspaceOf({ project, cwd }: Binding): RunGrant['workspace'] {
+    const projectId = cwd === null && project !== null ? managedIdIn(project) : undefined;
+    if (projectId !== undefined) return { kind: 'project', projectId };
     const path = cwd ?? (project === null ? undefined : this.config.MARGAY_PROJECTS[project]?.path);
     return path === undefined ? { kind: 'own' } : { kind: 'path', path };
   }
@@ -77,6 +93,12 @@ export class ProjectsService {
     const nearest = names.toSorted((a, b) => distance(a, project) - distance(b, project))[0];
     return `unknown project '${project}'${nearest === undefined ? '' : `; did you mean '${nearest}'?`}`;
   }
+}
+
+function viewOf({ name, path, description, ...record }: ManagedProject): ProjectView {
+  const { project_id, is_worktree, parent_project_id, branch } = record;
+  const shown = { name, path, description, available: true, source: 'managed' as const };
+  return { ...shown, project_id, is_worktree, parent_project_id, branch };
 }
 
 async function isFolder(path: string): Promise<boolean> {

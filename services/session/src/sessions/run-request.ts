@@ -82,11 +82,13 @@ export function boundContext({ project, cwd }: Binding): Record<string, string> 
  */
 function bindingFor(
   projects: ProjectsService,
-  { binding: { project, cwd } }: Head,
+  { tenantId, binding: { project, cwd } }: Head,
   named: { project: string; cwd: string },
 ): Promise<Binding> {
   const isBound = project !== null || cwd !== null;
-  return isBound ? projects.bind(project ?? '', cwd ?? '') : projects.bind(named.project, named.cwd);
+  return isBound
+    ? projects.bind(tenantId, project ?? '', cwd ?? '')
+    : projects.bind(tenantId, named.project, named.cwd);
 }
 
 function requestHash({ text, mode, project, cwd, contextJson, attachmentsJson }: WantedRun): string {

@@ -9,6 +9,7 @@ import type { SessionLog } from '../commits/session-log';
 import type { SessionRepository } from '../effects/session.repository';
 import type { QueuePositions } from '../dispatch/queue-positions';
 import type { FilesService } from '../projects/files.service';
+import type { ManagedProjects } from '../projects/managed-projects';
 import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
 import type { QuestionsService } from '../questions/questions.service';
@@ -29,6 +30,7 @@ export interface SessionsGrpcPorts {
   fork: ForkService;
   rows: SessionRepository;
   projects: ProjectsService;
+  managed: ManagedProjects;
   models: ModelsService;
   positions: QueuePositions;
   attachments: AttachmentsService;
@@ -104,8 +106,23 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       return { attachmentJson: JSON.stringify(await ports.attachments.add(context.principal(), request)) };
     },
     listFiles: (request, context) => ports.files.list(context.principal(), request),
-    async listProjects() {
-      return { projectsJson: (await ports.projects.list()).map((project) => JSON.stringify(project)) };
+    async listProjects(_, context) {
+      const { tenantId } = context.principal();
+      return { projectsJson: (await ports.projects.list(tenantId)).map((project) => JSON.stringify(project)) };
+    },
+    async createProject(request, context) {
+      const { project, replayed } = await ports.managed.create(context.principal(), request);
+      return { projectJson: JSON.stringify(project), replayed };
+    },
+    async getProject({ projectId }, context) {
+      return { projectJson: JSON.stringify(await ports.managed.get(context.principal(), projectId)) };
+    },
+    async updateProject(request, context) {
+      return { projectJson: JSON.stringify(await ports.managed.update(context.principal(), request)) };
+    },
+    async deleteProject({ projectId }, context) {
+      await ports.managed.delete(context.principal(), projectId);
+      return {};
     },
     async listModels() {
       const models = await ports.models.list();

@@ -213,8 +213,9 @@ export class SessionsService {
     const cwd = request.cwd || textOf(contextCwd);
     const named = request.project || textOf(contextProject);
     // Unknown names bind to nothing here; they fail when a run is to start.
-    const isKnown = this.ports.projects.has(named);
-    const binding = await this.ports.projects.bind(isKnown ? named : '', cwd);
+    const { projects } = this.ports;
+    const { tenantId } = principal;
+    const binding = await projects.bind(tenantId, (await projects.find(tenantId, named)) ?? '', cwd);
     return {
       kind: 'create',
       commitId:

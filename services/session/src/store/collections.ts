@@ -8,6 +8,7 @@ import { RunRepository } from '../dispatch/run.repository';
 import { RunnerRepository } from '../dispatch/runner.repository';
 import { SessionRepository } from '../effects/session.repository';
 import { LeaseRepository } from '@margay/platform';
+import { ManagedProjectRepository } from '../projects/managed-project.repository';
 import { QuestionRepository } from '../questions/question.repository';
 import { ForkRepository } from '../sessions/fork.repository';
 import { TagRepository } from '../sessions/tag.repository';
@@ -25,6 +26,7 @@ export interface Rows {
   forks: ForkRepository;
   access: AccessRepository;
   attachments: AttachmentRepository;
+  projects: ManagedProjectRepository;
 }
 
 export interface Collections {
@@ -49,8 +51,9 @@ export async function openCollections(db: Db, instance: string, version?: string
     forks: new ForkRepository(db.collection('forks')),
     access: new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys')),
     attachments: new AttachmentRepository(db.collection('attachments')),
+    projects: new ManagedProjectRepository(db.collection('projects')),
   };
-  const { sessions, runs, access, tags, forks, attachments } = rows;
-  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments]) await owner.createIndexes();
+  const { sessions, runs, access, tags, forks, attachments, projects } = rows;
+  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects]) await owner.createIndexes();
   return { store, blobs, leases: new LeaseRepository(db.collection('leases'), instance), rows };
 }

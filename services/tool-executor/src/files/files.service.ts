@@ -93,7 +93,8 @@ function workspaceOf(json: string): Workspace {
 
 /** Sessions of a project share its list; a session without one has its own. */
 function keyOf(tenantId: string, sessionId: string, workspace: Workspace): string {
-  return workspace.kind === 'own' ? `${tenantId} s/${sessionId}` : `${tenantId} p/${workspace.path}`;
+  const shared = workspace.kind === 'project' ? workspace.projectId : workspace.kind === 'path' && workspace.path;
+  return shared === false ? `${tenantId} s/${sessionId}` : `${tenantId} p/${shared}`;
 }
 
 /** For work without a session; its id is that of nobody (cluster §2.3). */

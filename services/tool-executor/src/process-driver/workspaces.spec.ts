@@ -1,4 +1,14 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { SandboxRecord } from './sandbox-records';
@@ -79,5 +89,27 @@ describe('Workspaces', () => {
     expect((await workspaces().locate(claim('s3', inPlace(copy)), records)).folder).toBe(copy);
     const foreign = workspaces().locate(claim('s3', inPlace(copy), 't2'), records);
     await expect(foreign).rejects.toMatchObject({ reason: 'workspace_refused' });
+  });
+
+  it('makes one folder for all sessions of a managed project, with notes for agents, and no other way leads there', async () => {
+    const workspace = { kind: 'project' as const, projectId: 'a'.repeat(32) };
+    const { folder } = await workspaces().locate(claim('s1', workspace));
+    expect(folder).toBe(path.join(home, `workspaces/p-${'a'.repeat(32)}`));
+    expect(statSync(folder).mode & 0o777).toBe(0o700);
+    const notes = path.join(folder, 'CLAUDE.md');
+    expect(readFileSync(notes, 'utf8')).toContain('About this project');
+    rmSync(notes);
+    expect((await workspaces().locate(claim('s2', workspace))).folder).toBe(folder);
+    expect(existsSync(notes)).toBe(false);
+    mkdirSync(path.join(folder, 'src'));
+    for (const way of [folder, path.join(folder, 'src')])
+      await expect(workspaces().locate(claim('s3', inPlace(way)))).rejects.toMatchObject({
+        reason: 'workspace_refused',
+      });
+  });
+
+  it('refuses a project id that is a path', async () => {
+    const malformed = workspaces().locate(claim('s1', { kind: 'project', projectId: '../x' }));
+    await expect(malformed).rejects.toMatchObject({ reason: 'bad_project_id' });
   });
 });

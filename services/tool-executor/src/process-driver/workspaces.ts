@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chown, mkdir, realpath, stat } from 'node:fs/promises';
+import { chown, mkdir, realpath, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { RunGrant } from '@margay/contracts';
@@ -21,6 +21,10 @@ export interface Workspace {
   /** Whose files they are; undefined = the sandbox may choose a user. */
   owner?: User;
 }
+
+/** Folders of managed projects are reached as such only. */
+const MANAGED = /^p-[0-9a-f]{32}(\/|$)/;
+const PROJECT_NOTES = '# About this project\n\nWhat agents are to know of it.\n';
 
 /** Folders that hold the machine, not a project. */
 const REFUSED = [
@@ -56,6 +60,7 @@ export class Workspaces {
 
   async locate({ sessionId, tenantId, workspace }: Claim, records: readonly SandboxRecord[] = []): Promise<Workspace> {
     if (workspace.kind === 'own') return this.makeOwn(sessionId);
+    if (workspace.kind === 'project') return this.makeShared(workspace.projectId);
     const folder = await realpath(workspace.path).catch((cause: unknown) => {
       throw new FailedPreconditionError('workspace_missing', `There is no folder ${workspace.path}.`, { cause });
     });
@@ -84,7 +89,22 @@ export class Workspaces {
 
   private async makeOwn(sessionId: string): Promise<Workspace> {
     if (!/^[\w-]+$/.test(sessionId)) throw new InvalidArgumentError('bad_session_id', 'The session id is malformed.');
-    const folder = path.join(this.own, sessionId);
+    return { folder: await realpath((await this.make(sessionId)).folder) };
+  }
+
+  /** All sessions of a project share its folder, and with it the user of the first of them. */
+  private async makeShared(projectId: string): Promise<Workspace> {
+    if (!/^[0-9a-f]{32}$/.test(projectId))
+      throw new InvalidArgumentError('bad_project_id', 'The project id is malformed.');
+    const made = await this.make(`p-${projectId}`);
+    if (made.isNew) await writeFile(path.join(made.folder, 'CLAUDE.md'), PROJECT_NOTES);
+    const folder = await realpath(made.folder);
+    const { uid, gid } = await stat(folder);
+    return this.options.isRoot && uid !== 0 ? { folder, owner: { uid, gid } } : { folder };
+  }
+
+  private async make(name: string): Promise<{ folder: string; isNew: boolean }> {
+    const folder = path.join(this.own, name);
     await mkdir(this.own, { recursive: true, mode: 0o711 });
     const isNew = await mkdir(folder, { mode: 0o700 }).then(
       () => true,
@@ -94,7 +114,7 @@ export class Workspaces {
       },
     );
     if (isNew && this.options.isRoot) await chown(folder, 0, 0);
-    return { folder: await realpath(folder) };
+    return { folder, isNew };
   }
 
   private isCopy(folder: string): boolean {
@@ -104,8 +124,9 @@ export class Workspaces {
   private async refuseUnfit(folder: string): Promise<void> {
     const home = await realpath(this.options.home).catch(() => this.options.home);
     const holdsHome = home === folder || home.startsWith(folder === '/' ? '/' : folder + path.sep);
+    const isManaged = MANAGED.test(path.relative(this.own, folder));
     const isInHome = folder.startsWith(home + path.sep) && !folder.startsWith(path.join(home, 'workspaces') + path.sep);
-    if (!REFUSED.includes(folder) && !holdsHome && !isInHome) return;
+    if (!REFUSED.includes(folder) && !holdsHome && !isInHome && !isManaged) return;
     throw new FailedPreconditionError(
       'workspace_refused',
       `${folder} cannot be a workspace: it holds parts of the system or of Margay itself. Choose a project folder.`,

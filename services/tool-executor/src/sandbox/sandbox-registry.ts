@@ -430,5 +430,6 @@ function unavailable({ reason, message }: Refusal): Error {
 const epochOf = (grant: RunGrant): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
 
 function keyOf({ workspace }: RunGrant): string {
+  if (workspace.kind === 'project') return `project ${workspace.projectId}`;
   return workspace.kind === 'own' ? 'own' : `path ${workspace.path}`;
 }

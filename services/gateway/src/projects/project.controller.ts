@@ -1,0 +1,98 @@
+import { Controller, Param } from '@nestjs/common';
+import { ManagedProject } from '@margay/contracts';
+import { z } from 'zod';
+import type { Caller } from '../auth/admission';
+import { Backends } from '../backends';
+import { Answer } from '../http/answer';
+import { Operation } from '../http/operation';
+import { FromBody, FromCaller, FromHeaders, type DriveFacts } from '../http/parameters';
+import { RepeatHeaders } from '../session/session.dto';
+
+const text = (name: string) => z.string(`Invalid input: '${name}' must be text`);
+
+const CreateBody = z.object({
+  name: text('name').nullish(),
+  description: text('description').nullish(),
+  path: text('path').nullish().describe('refused: Margay keeps the files itself'),
+  content: z
+    .object({ kind: text('content.kind').describe('empty') }, "Invalid input: 'content' must be an object")
+    .nullish(),
+});
+const UpdateBody = z.object({ name: text('name').nullish(), description: text('description').nullish() });
+
+const OF_PROJECTS = { service: 'session', family: 'reference', errors: 'message' } as const;
+const PATH = '/api/v_projects/{project_id}';
+const SAMPLE = { path: { project_id: '{project_id}' } };
+
+@Controller()
+export class ProjectController {
+  constructor(private readonly backends: Backends) {}
+
+  @Operation({
+    ...OF_PROJECTS,
+    method: 'POST',
+    path: '/api/v_projects',
+    summary: 'Create a project whose files Margay keeps, empty',
+    scope: 'projects.write',
+    headers: RepeatHeaders,
+    body: CreateBody,
+    responses: { 201: { description: 'the project', schema: ManagedProject } },
+    sample: { body: { name: 'Shop', description: 'a web shop' }, status: 201 },
+  })
+  async create(
+    @FromCaller() { call }: Caller,
+    @FromBody() { name, description, path, content }: z.infer<typeof CreateBody>,
+    @FromHeaders() { idempotencyKey }: DriveFacts,
+  ): Promise<Answer> {
+    const told = { name: name ?? '', description: description ?? '', path: path ?? '' };
+    const request = { ...told, contentKind: content?.kind ?? '', idempotencyKey };
+    const { projectJson, replayed } = await this.backends.sessions.createProject(request, call);
+    return Answer.json(projectJson, 201).replayed(replayed);
+  }
+
+  @Operation({
+    ...OF_PROJECTS,
+    method: 'GET',
+    path: PATH,
+    summary: 'A project whose files Margay keeps',
+    scope: 'projects.read',
+    responses: { 200: { description: 'the project', schema: ManagedProject } },
+    sample: { ...SAMPLE, status: 200 },
+  })
+  async get(@FromCaller() { call }: Caller, @Param('project_id') projectId: string): Promise<Answer> {
+    return Answer.json((await this.backends.sessions.getProject({ projectId }, call)).projectJson);
+  }
+
+  @Operation({
+    ...OF_PROJECTS,
+    method: 'PATCH',
+    path: PATH,
+    summary: 'Rename a project, or describe it anew',
+    scope: 'projects.write',
+    body: UpdateBody,
+    responses: { 200: { description: 'the project', schema: ManagedProject } },
+    sample: { ...SAMPLE, body: { description: 'the web shop' }, status: 200 },
+  })
+  async update(
+    @FromCaller() { call }: Caller,
+    @Param('project_id') projectId: string,
+    @FromBody() { name, description }: z.infer<typeof UpdateBody>,
+  ): Promise<Answer> {
+    const request = { projectId, name: name ?? undefined, description: description ?? undefined };
+    return Answer.json((await this.backends.sessions.updateProject(request, call)).projectJson);
+  }
+
+  @Operation({
+    ...OF_PROJECTS,
+    method: 'DELETE',
+    path: PATH,
+    summary: 'Delete a project; nobody reaches its files any more',
+    scope: 'projects.write',
+    responses: { 204: { description: 'it is deleted' } },
+    sample: { ...SAMPLE, status: 204 },
+  })
+  async delete(@FromCaller() { call }: Caller, @Param('project_id') projectId: string): Promise<Answer> {
+    await this.backends.sessions.deleteProject({ projectId }, call);
+    return new Answer(204, undefined);
+  }
+}

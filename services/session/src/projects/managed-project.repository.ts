@@ -1,0 +1,55 @@
+import type { Collection } from 'mongodb';
+import { isDuplicateKey } from '@margay/platform';
+
+export interface ManagedProjectRow {
+  /** 32 hex digits. */
+  _id: string;
+  tenantId: string;
+  name: string;
+  description: string;
+  /** Who made it. */
+  owner: string;
+  createdAt: Date;
+  updatedAt: Date;
+  /** Nobody finds it any more; its files are kept for a while. */
+  deletedAt?: Date;
+}
+
+/** The collection `projects`. */
+export class ManagedProjectRepository {
+  constructor(private readonly rows: Collection<ManagedProjectRow>) {}
+
+  async createIndexes(): Promise<void> {
+    await this.rows.createIndex({ tenantId: 1, createdAt: 1 }, { name: 'tenant_v1' });
+  }
+
+  /** @returns false: there is one with this id already */
+  async add(row: ManagedProjectRow): Promise<boolean> {
+    try {
+      await this.rows.insertOne(row);
+      return true;
+    } catch (error) {
+      if (isDuplicateKey(error)) return false;
+      throw error;
+    }
+  }
+
+  async find(tenantId: string, id: string): Promise<ManagedProjectRow | undefined> {
+    return (await this.rows.findOne({ _id: id, tenantId, deletedAt: { $exists: false } })) ?? undefined;
+  }
+
+  /** Oldest first. */
+  list(tenantId: string, limit: number): Promise<ManagedProjectRow[]> {
+    const shown = { tenantId, deletedAt: { $exists: false } };
+    return this.rows.find(shown).sort({ createdAt: 1 }).limit(limit).toArray();
+  }
+
+  async update(
+    tenantId: string,
+    id: string,
+    change: Partial<Pick<ManagedProjectRow, 'name' | 'description' | 'updatedAt' | 'deletedAt'>>,
+  ): Promise<ManagedProjectRow | undefined> {
+    const living = { _id: id, tenantId, deletedAt: { $exists: false } };
+    return (await this.rows.findOneAndUpdate(living, { $set: change }, { returnDocument: 'after' })) ?? undefined;
+  }
+}

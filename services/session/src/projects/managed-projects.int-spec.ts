@@ -1,0 +1,110 @@
+import { sessionsPb, type ManagedProject, type Principal } from '@margay/contracts';
+import { ScriptedRunner } from '../spec/scripted-runner';
+import { principalOf, SessionHarness } from '../spec/session-harness';
+
+const harness = new SessionHarness();
+const ada = principalOf('default', 'user:ada', 'member');
+const bob = principalOf('default', 'user:bob', 'member');
+const admin = principalOf('default', 'user:eve', 'admin');
+const foreign = principalOf('elsewhere', 'user:ada', 'owner');
+
+beforeAll(() => harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' } }) }), 600_000);
+afterAll(() => harness.stop(), 30_000);
+
+async function create(fields: Partial<sessionsPb.CreateProjectRequest> = {}, principal = ada): Promise<ManagedProject> {
+  const request = sessionsPb.CreateProjectRequest.fromPartial({ name: 'Shop', ...fields });
+  return parsed(await harness.sessions.createProject(request, { principal }));
+}
+
+const parsed = ({ projectJson }: { projectJson: string }) => JSON.parse(projectJson) as ManagedProject;
+const get = async (projectId: string, principal = ada) =>
+  parsed(await harness.sessions.getProject({ projectId }, { principal }));
+const remove = (projectId: string, principal = ada) => harness.sessions.deleteProject({ projectId }, { principal });
+
+async function listed(principal: Principal = ada) {
+  const { projectsJson } = await harness.sessions.listProjects({}, { principal });
+  return projectsJson.map((json) => JSON.parse(json) as { name: string; source: string; project_id?: string });
+}
+
+async function sessionIn(project: string, principal = ada): Promise<string> {
+  const request = sessionsPb.CreateSessionRequest.fromPartial({ project });
+  return (await harness.sessions.createSession(request, { principal })).sessionId;
+}
+
+const accept = (sessionId: string, project = '', principal = ada) =>
+  harness.sessions.acceptRun(sessionsPb.AcceptRunRequest.fromPartial({ sessionId, text: 'go', project }), {
+    principal,
+  });
+
+describe('a managed project', () => {
+  it('is made, found, listed after those of the configuration, and changed', async () => {
+    const made = await create({ name: ' Shop ', description: 'a web shop' });
+    expect(made).toMatchObject({ name: 'Shop', description: 'a web shop', path: '/workspace', path_source: 'auto' });
+    expect(await get(made.project_id)).toEqual(made);
+    const projects = await listed();
+    expect(projects[0]).toMatchObject({ name: 'shop', source: 'config' });
+    expect(projects).toContainEqual(
+      expect.objectContaining({ project_id: made.project_id, source: 'managed', available: true, is_worktree: false }),
+    );
+    const request = { projectId: made.project_id, name: 'Store', description: undefined };
+    const changed = parsed(await harness.sessions.updateProject(request, { principal: ada }));
+    expect(changed).toMatchObject({ name: 'Store', description: 'a web shop', created_at: made.created_at });
+  });
+
+  it('is one for each Idempotency-Key', async () => {
+    const made = await create({ name: 'Once', idempotencyKey: 'k' });
+    expect(await create({ name: 'Once', idempotencyKey: 'k' })).toEqual(made);
+    await expect(create({ name: 'Twice', idempotencyKey: 'k' })).rejects.toMatchObject({ code: 'ALREADY_EXISTS' });
+  });
+
+  it.each([
+    ['bad_request', { name: '  ' }],
+    ['bad_request', { name: 'a\nb' }],
+    ['bad_request', { name: 'x'.repeat(129) }],
+    ['bad_request', { contentKind: 'zip' }],
+    ['external_path_refused', { path: '/srv/shop' }],
+    ['content_unavailable', { contentKind: 'clone' }],
+  ])('is refused as %s: %j', async (reason, fields) => {
+    await expect(create(fields)).rejects.toMatchObject({ reason });
+  });
+
+  it('belongs to its tenant, and is changed by who made it and by administrators', async () => {
+    const { project_id: id } = await create();
+    await expect(get(id, foreign)).rejects.toMatchObject({ reason: 'project_not_found' });
+    expect((await listed(foreign)).some(({ project_id }) => project_id === id)).toBe(false);
+    await expect(remove(id, bob)).rejects.toMatchObject({ reason: 'permission_denied' });
+    await expect(remove(id, foreign)).rejects.toMatchObject({ reason: 'project_not_found' });
+    await remove(id, admin);
+    for (const gone of [() => get(id), () => remove(id)])
+      await expect(gone()).rejects.toMatchObject({ reason: 'project_not_found' });
+  });
+
+  it('is the workspace that its sessions share, by id in both forms, whoever of the tenant starts them', async () => {
+    const { project_id: id } = await create();
+    const runner = new ScriptedRunner(harness.runners, 'runner-of-projects', harness.pool);
+    const sessions = [await sessionIn(id), await sessionIn(`managed:${id}`, bob), await sessionIn('')];
+    await accept(sessions[0] ?? '');
+    await accept(sessions[1] ?? '', '', bob);
+    await accept(sessions[2] ?? '', id);
+    for (const sessionId of sessions) {
+      const { grant } = await runner.assignOf(sessionId);
+      const payload = JSON.parse(Buffer.from(grant.split('.')[1] ?? '', 'base64url').toString()) as Record<
+        string,
+        unknown
+      >;
+      expect(JSON.stringify(payload)).toContain(JSON.stringify({ kind: 'project', projectId: id }));
+    }
+    runner.detach();
+    await harness.sessions.listFiles({ sessionId: '', project: id, query: '', limit: 1 }, { principal: ada });
+    expect(harness.listed.at(-1)?.workspaceJson).toBe(JSON.stringify({ kind: 'project', projectId: id }));
+  });
+
+  it('takes no run once it is deleted, nor of another tenant', async () => {
+    const { project_id: id } = await create();
+    const [bound, other] = [await sessionIn(id), await sessionIn('', foreign)];
+    await remove(id);
+    await expect(accept(bound)).rejects.toMatchObject({ reason: 'unknown_project' });
+    const { project_id: living } = await create();
+    await expect(accept(other, living, foreign)).rejects.toMatchObject({ reason: 'unknown_project' });
+  });
+});

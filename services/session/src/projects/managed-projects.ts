@@ -1,0 +1,152 @@
+import { isoMicros, type ManagedProject, type Principal, type sessionsPb } from '@margay/contracts';
+import {
+  AlreadyExistsError,
+  InvalidArgumentError,
+  NotFoundError,
+  PermissionDeniedError,
+  UnimplementedError,
+} from '@margay/errors';
+import { requireDriver, seesAllSessions } from '../access/access-rules';
+import { newSessionId } from '../sessions/request-ids';
+import type { ManagedProjectRepository, ManagedProjectRow } from './managed-project.repository';
+
+const NAME_MAX_CHARS = 128;
+const DESCRIPTION_MAX_CHARS = 2_000;
+const TENANT_MAX = 500;
+/** Where sandboxes show a workspace. */
+const INSIDE = '/workspace';
+const ID = /^[0-9a-f]{32}$/;
+const PREFIX = 'managed:';
+
+/** Projects whose files Margay keeps. Everybody of a tenant may work in them. */
+export class ManagedProjects {
+  constructor(private readonly rows: ManagedProjectRepository) {}
+
+  /** @throws InvalidArgumentError `bad_request`; PermissionDeniedError `external_path_refused`; UnimplementedError `content_unavailable` */
+  async create(
+    principal: Principal,
+    request: sessionsPb.CreateProjectRequest,
+  ): Promise<{ project: ManagedProject; replayed: boolean }> {
+    requireDriver(principal, 'sessions.create');
+    const [name, description] = [checkedName(request.name), checkedDescription(request.description)];
+    refuseUnavailable(request);
+    const { tenantId, principal: owner } = principal;
+    if ((await this.rows.list(tenantId, TENANT_MAX)).length >= TENANT_MAX)
+      throw new InvalidArgumentError('projects_exhausted', `There are ${TENANT_MAX} projects; delete one first.`);
+    const { idempotencyKey } = request;
+    const id = newSessionId(principal, idempotencyKey === '' ? '' : `project ${idempotencyKey}`);
+    const now = new Date();
+    const row: ManagedProjectRow = { _id: id, tenantId, name, description, owner, createdAt: now, updatedAt: now };
+    if (await this.rows.add(row)) return { project: recordOf(row), replayed: false };
+    const made = await this.rows.find(tenantId, id);
+    if (made?.name === name && made.description === description) return { project: recordOf(made), replayed: true };
+    throw new AlreadyExistsError('idempotency_key_reused', 'this key was used with another body');
+  }
+
+  async get({ tenantId }: Principal, id: string): Promise<ManagedProject> {
+    return recordOf(await this.rowOf(tenantId, id));
+  }
+
+  async update(principal: Principal, request: sessionsPb.UpdateProjectRequest): Promise<ManagedProject> {
+    const { projectId, name, description } = request;
+    await this.changeable(principal, projectId);
+    const row = await this.rows.update(principal.tenantId, projectId, {
+      ...(name === undefined ? {} : { name: checkedName(name) }),
+      ...(description === undefined ? {} : { description: checkedDescription(description) }),
+      updatedAt: new Date(),
+    });
+    if (!row) throw notFound(projectId);
+    return recordOf(row);
+  }
+
+  /** Runs in it go on to their end; no other one starts. */
+  async delete(principal: Principal, id: string): Promise<void> {
+    await this.changeable(principal, id);
+    if (!(await this.rows.update(principal.tenantId, id, { deletedAt: new Date() }))) throw notFound(id);
+  }
+
+  /** The id of the project that a name means: `<id>` or `managed:<id>`. */
+  async find(tenantId: string, named: string): Promise<string | undefined> {
+    const id = named.startsWith(PREFIX) ? named.slice(PREFIX.length) : named;
+    return ID.test(id) ? (await this.rows.find(tenantId, id))?._id : undefined;
+  }
+
+  async list(tenantId: string): Promise<ManagedProject[]> {
+    return (await this.rows.list(tenantId, TENANT_MAX)).map(recordOf);
+  }
+
+  private async changeable(principal: Principal, id: string): Promise<void> {
+    requireDriver(principal, 'sessions.create');
+    const { owner } = await this.rowOf(principal.tenantId, id);
+    // Who sees every session of the tenant is one of its administrators.
+    if (owner === principal.principal || seesAllSessions(principal)) return;
+    const scope = 'projects.admin';
+    throw new PermissionDeniedError('permission_denied', `this needs the scope ${scope}`, { details: { scope } });
+  }
+
+  private async rowOf(tenantId: string, id: string): Promise<ManagedProjectRow> {
+    const row = ID.test(id) ? await this.rows.find(tenantId, id) : undefined;
+    if (!row) throw notFound(id);
+    return row;
+  }
+}
+
+/** How a session's binding names a managed project. */
+export function bindingName(id: string): string {
+  return `${PREFIX}${id}`;
+}
+
+/** The id of the managed project that a binding names. */
+export function managedIdIn(project: string): string | undefined {
+  return project.startsWith(PREFIX) ? project.slice(PREFIX.length) : undefined;
+}
+
+function recordOf({ _id, name, description, createdAt, updatedAt }: ManagedProjectRow): ManagedProject {
+  return {
+    project_id: _id,
+    name,
+    description,
+    path: INSIDE,
+    path_source: 'auto',
+    folder_created: true,
+    created_at: isoMicros(createdAt.getTime() * 1_000),
+    updated_at: isoMicros(updatedAt.getTime() * 1_000),
+    parent_project_id: null,
+    branch: null,
+    is_worktree: false,
+  };
+}
+
+function refuseUnavailable({ path, contentKind }: sessionsPb.CreateProjectRequest): void {
+  if (path !== '')
+    throw new PermissionDeniedError(
+      'external_path_refused',
+      "'path': Margay keeps the files of its projects itself; folders of the host are projects of the configuration.",
+    );
+  if (contentKind === '' || contentKind === 'empty') return;
+  if (['clone', 'upload', 'template'].includes(contentKind))
+    throw new UnimplementedError(
+      'content_unavailable',
+      `'content': '${contentKind}' is not supported yet; make an empty project and let a run bring its files.`,
+    );
+  throw new InvalidArgumentError('bad_request', "Invalid input: 'content.kind' must be empty");
+}
+
+function checkedName(name: string): string {
+  const trimmed = name.trim();
+  if (trimmed === '') throw new InvalidArgumentError('bad_request', "Invalid input: 'name' is required");
+  // eslint-disable-next-line no-control-regex -- these are what is refused
+  if (trimmed.length <= NAME_MAX_CHARS && !/[\u0000-\u001f\u007f]/.test(trimmed)) return trimmed;
+  const message = `Invalid input: 'name' has at most ${NAME_MAX_CHARS} characters, on one line`;
+  throw new InvalidArgumentError('bad_request', message);
+}
+
+function checkedDescription(text: string): string {
+  if (text.length <= DESCRIPTION_MAX_CHARS) return text;
+  const message = `Invalid input: 'description' has at most ${DESCRIPTION_MAX_CHARS} characters`;
+  throw new InvalidArgumentError('bad_request', message);
+}
+
+function notFound(id: string): Error {
+  return new NotFoundError('project_not_found', `project ${id.slice(0, 64)} not found`);
+}
