@@ -170,6 +170,69 @@ describe('the hook that makes secrets', () => {
   });
 });
 
+describe('the hook that ends sandboxes', () => {
+  const hooks = () => render().filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'post-delete');
+
+  it('comes after an uninstall, with a right to end pods and no other', () => {
+    expect(
+      hooks()
+        .map(({ kind }) => kind)
+        .sort(),
+    ).toEqual(['Job', 'Role', 'RoleBinding', 'ServiceAccount']);
+    const role = find(hooks(), 'Role', 'margay-release-sandboxes');
+    expect(role.rules).toEqual([{ apiGroups: [''], resources: ['pods'], verbs: ['list', 'deletecollection'] }]);
+    expect(role.metadata.namespace).toBe('margay-workspaces');
+  });
+
+  it('ends those of this installation alone', () => {
+    const [container] = find(hooks(), 'Job', 'margay-release-sandboxes').spec.template.spec.containers;
+    expect(container.args).toEqual([
+      'release-sandboxes',
+      '--namespace',
+      'margay-workspaces',
+      '--install',
+      'agents.margay',
+    ]);
+    expect(JSON.stringify(find(render(), 'Deployment', 'margay-tool-executor'))).toContain('"value":"agents.margay"');
+  });
+});
+
+describe('backups', () => {
+  const objects = render(readChartYaml('ci/backup.yaml') as object);
+  const argsOf = (name: string) =>
+    find(objects, 'CronJob', name).spec.jobTemplate.spec.template.spec.containers[0].args;
+
+  it('are made and checked on their days, never two at a time', () => {
+    expect(argsOf('margay-backup')).toEqual(['backup', '--to', '/margay/backup', '--keep', '7']);
+    expect(argsOf('margay-backup-check')).toEqual(['backup', '--check', '/margay/backup']);
+    expect(find(objects, 'CronJob', 'margay-backup').spec).toMatchObject({
+      schedule: '0 2 * * *',
+      concurrencyPolicy: 'Forbid',
+    });
+  });
+
+  it('lie on a volume that stays, or on your own', () => {
+    const claim = find(objects, 'PersistentVolumeClaim', 'margay-backup');
+    expect(claim.metadata.annotations).toEqual({ 'helm.sh/resource-policy': 'keep' });
+    expect(claim.spec).toMatchObject({ storageClassName: 'slow', resources: { requests: { storage: '100Gi' } } });
+    const own = render(readChartYaml('ci/production.yaml') as object);
+    expect(ofKind(own, 'PersistentVolumeClaim')).toEqual([]);
+    expect(JSON.stringify(ofKind(own, 'CronJob'))).toContain('"claimName":"backups"');
+  });
+
+  it('reach the store and nothing else', () => {
+    const rules = find(objects, 'NetworkPolicy', 'margay-backup').spec.egress;
+    expect(rules.flatMap(({ ports }: { ports: { port: number }[] }) => ports.map(({ port }) => port))).toEqual([
+      53, 53, 27017,
+    ]);
+    expect(JSON.stringify(find(objects, 'NetworkPolicy', 'margay-mongodb').spec.ingress)).toContain('"backup"');
+  });
+
+  it('are not made unless asked for', () => {
+    expect(ofKind(render(), 'CronJob')).toEqual([]);
+  });
+});
+
 describe('the pod of helm test', () => {
   it('asks the Service as a client, with the first key', () => {
     const pod = find(render(), 'Pod', 'margay-check');

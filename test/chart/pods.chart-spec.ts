@@ -17,7 +17,7 @@ const SETS = readdirSync(join(CHART, 'ci')).filter((name) => name.endsWith('.yam
 const objectsOf = (set: string) => render(readChartYaml(`ci/${set}`) as object);
 const nameOf = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata.name}`;
 /** Only these may speak to the API server. */
-const WITH_TOKEN = /tool-executor$|control$|bootstrap$/;
+const WITH_TOKEN = /tool-executor$|control$|bootstrap$|release-sandboxes$/;
 
 describe.each(SETS)('every pod of %s', (set) => {
   const pods = podsOf(objectsOf(set));

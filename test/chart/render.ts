@@ -107,7 +107,7 @@ export interface PodLike {
 export function podsOf(objects: KubernetesObject[]): PodLike[] {
   return objects.flatMap((owner): PodLike[] => {
     if (owner.kind === 'Pod') return [{ owner, labels: owner.metadata.labels, spec: owner.spec }];
-    const template = owner.spec?.template;
+    const template = owner.spec?.template ?? owner.spec?.jobTemplate?.spec.template;
     return template?.spec ? [{ owner, labels: template.metadata.labels, spec: template.spec }] : [];
   });
 }

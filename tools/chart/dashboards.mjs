@@ -28,6 +28,7 @@ const BOARDS = {
       'Open streams': ['short', { '{{pod}}': 'sum by (pod) (margay_streams_open)' }],
       'Event loop delay, p99': ['s', { '{{pod}}': quantile(0.99, 'margay_event_loop_delay_seconds', 'pod') }],
       Versions: ['short', { '{{version}}': 'count by (version) (margay_build_info)' }],
+      'Waiting for other versions': ['short', { '{{pod}}': 'max by (pod) (margay_version_gate_closed)' }],
       'Refused by rate limits': ['ops', { '{{scope}}': rate('margay_rate_limited_total', 'scope') }],
     },
   },
@@ -35,6 +36,7 @@ const BOARDS = {
     title: 'Margay: runs and models',
     panels: {
       'Slots of the runners': ['short', { '{{pool}} {{state}}': 'sum by (pool, state) (margay_runner_slots)' }],
+      'Oldest waiting run': ['s', { '{{pool}}': 'max by (pool) (margay_dispatch_oldest_queued_seconds)' }],
       'Wait for a runner': [
         's',
         { p50: quantile(0.5, 'margay_dispatch_wait_seconds'), p95: quantile(0.95, 'margay_dispatch_wait_seconds') },
@@ -98,6 +100,8 @@ const BOARDS = {
       ],
       'Rows behind their logs': ['s', { lag: 'max(margay_effects_lag_seconds)' }],
       Repairs: ['ops', { '{{sweep}}': rate('margay_janitor_repairs_total', 'sweep') }],
+      'Clocks off the store': ['s', { '{{pod}}': 'max by (pod) (abs(margay_clock_skew_seconds))' }],
+      'Age of the last backup': ['s', { age: 'max(margay_backup_age_seconds)' }],
       'From stored to written': [
         's',
         {

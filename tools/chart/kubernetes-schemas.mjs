@@ -16,7 +16,16 @@ const out = fileURLToPath(new URL('schemas', import.meta.url));
 const KUBERNETES = { '1.30': 'v1.30.14', 1.36: 'v1.36.3' };
 
 const KINDS = {
-  v1: ['ConfigMap', 'Namespace', 'Pod', 'ResourceQuota', 'Secret', 'Service', 'ServiceAccount'],
+  v1: [
+    'ConfigMap',
+    'Namespace',
+    'PersistentVolumeClaim',
+    'Pod',
+    'ResourceQuota',
+    'Secret',
+    'Service',
+    'ServiceAccount',
+  ],
   'apps/v1': ['Deployment', 'StatefulSet'],
   'autoscaling/v2': ['HorizontalPodAutoscaler'],
   'batch/v1': ['Job', 'CronJob'],

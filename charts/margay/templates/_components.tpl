@@ -44,7 +44,7 @@ channel: { name: grpc-channel, port: 9094 }
 gateway: { calls: [session, tool-executor, mcp-pool, ide-manager, channel], needs: [nats] }
 session: { calls: [tool-executor], needs: [nats, mongodb] }
 agent-runner: { calls: [session, tool-executor, mcp-pool], needs: [models] }
-tool-executor: { calls: [], needs: [mongodb, apiServer, sandboxes] }
+tool-executor: { calls: [session], needs: [mongodb, apiServer, sandboxes] }
 mcp-pool: { calls: [session, tool-executor], needs: [] }
 ide-manager: { calls: [session, tool-executor], needs: [] }
 channel: { calls: [session], needs: [] }

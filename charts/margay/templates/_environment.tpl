@@ -47,20 +47,20 @@
 {{- end }}
 {{- end -}}
 
-{{/* Where its services listen, and where the services are that they call. */}}
+{{/* Where its services listen, and where the services are that they call; each tells session of its version. */}}
 {{- define "margay.addresses" -}}
 {{- $context := . -}}
-{{- $called := list -}}
+{{- $dialled := list "session" -}}
 {{- range $service := .component.services }}
-{{- $called = concat $called (get (include "margay.edges" $context | fromYaml) $service).calls -}}
+{{- if has $service (list "gateway" "session" "agent-runner") -}}
+{{- $dialled = append $dialled "tool-executor" -}}
+{{- end -}}
 {{- with get (include "margay.ports" $context | fromYaml) $service }}
 - { name: {{ include "margay.variable" $service }}_LISTEN, value: '0.0.0.0:{{ .port }}' }
 {{- end }}
 {{- end }}
-{{- range $service := list "session" "tool-executor" }}
-{{- if has $service $called }}
+{{- range $service := $dialled | uniq }}
 - { name: {{ include "margay.variable" $service }}_URL, value: {{ include "margay.addressOf" (merge (dict "service" $service) $context) | quote }} }
-{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -5,7 +5,7 @@ const context = { environment: {}, logger: createLogger({ service: 'spec', level
 
 describe('commands that see to an installation', () => {
   it('are told from services and from other words', () => {
-    for (const name of ['backup', 'bootstrap', 'check', 'doctor', 'prepare-store', 'restore'])
+    for (const name of ['backup', 'bootstrap', 'check', 'doctor', 'prepare-store', 'release-sandboxes', 'restore'])
       expect(findCommand([name])).toBeDefined();
     for (const argv of [[], ['--services', 'check'], ['toString'], ['verify']])
       expect(findCommand(argv)).toBeUndefined();

@@ -5,6 +5,7 @@ import { check, parseCheck } from './check';
 import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from './config';
 import { doctor, parseDoctor } from './doctor/doctor';
 import { parsePrepareStore, prepareStore } from './prepare-store';
+import { openSandboxPods, parseReleaseSandboxes, releaseSandboxes } from './release-sandboxes';
 
 export interface CommandContext {
   environment: NodeJS.ProcessEnv;
@@ -33,6 +34,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   'prepare-store': async (argv, { environment, logger }) => {
     const replicaSet = parsePrepareStore(argv);
     return prepareStore({ url: parseConfig(PrepareStoreConfig, environment).MARGAY_MONGODB_URL, replicaSet, logger });
+  },
+  'release-sandboxes': async (argv, { logger }) => {
+    const { namespace, install } = parseReleaseSandboxes(argv);
+    return releaseSandboxes({ pods: await openSandboxPods(namespace, install), logger });
   },
   restore: async (argv, context) => {
     const command = parseRestore(argv);
