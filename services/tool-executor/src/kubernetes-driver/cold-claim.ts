@@ -74,7 +74,10 @@ export class ColdClaim {
     }
     if (!made) return undefined;
     this.parts.quota.clear();
-    await this.giveVolume(made);
+    if (!(await this.giveVolume(made))) {
+      await this.parts.endings.end(made, 'released', 'the workspace has another volume');
+      return undefined;
+    }
     return this.untilReady(made, request);
   }
 
@@ -154,9 +157,11 @@ export class ColdClaim {
     return reasonOf(events);
   }
 
-  /** The volume that came with its first pod is where the workspace's files lie. */
-  private async giveVolume({ tenantId, workspaceId = '', volume, namespace }: SandboxRow): Promise<void> {
-    if (volume) await this.context.workspaces.giveVolume(tenantId, workspaceId, { ...volume, namespace });
+  /** The volume that came with its first pod is where the workspace's files lie. @returns false: they lie elsewhere */
+  private async giveVolume({ tenantId, workspaceId = '', volume, namespace }: SandboxRow): Promise<boolean> {
+    if (!volume) return true;
+    const given = await this.context.workspaces.giveVolume(tenantId, workspaceId, { ...volume, namespace });
+    return given.pvcUid === volume.pvcUid;
   }
 
   private async notMade(row: SandboxRow, error: unknown): Promise<Claim> {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterFixture } from './spec/cluster-fixture';
 
@@ -85,6 +86,47 @@ describe('a session on a cluster', () => {
     await executor.shell('touch go');
     expect((await running).output).toBe('done\n');
     await fixture.until(async () => (await fixture.rows()).some(({ state }) => state === 'released'));
+  }, 60_000);
+});
+
+describe('an attached file on a cluster', () => {
+  it('lies in the pod', async () => {
+    const executor = await fixture.replica(0);
+    const content = Buffer.from('attached');
+    const sha256 = createHash('sha256').update(content).digest('hex');
+    const piece = { name: 'notes.txt', sha256, totalBytes: content.length, offset: 0, content };
+    const placed = await executor.client.placeAttachment(piece, { grant: await executor.token() });
+    expect(placed).toEqual({ done: true, nextOffset: content.length });
+    expect((await executor.shell('cat $MARGAY_ATTACHMENTS/notes.txt')).output).toBe('attached');
+  }, 60_000);
+});
+
+describe('a project on a cluster', () => {
+  const project = { kind: 'project' as const, projectId: 'a'.repeat(32) };
+
+  it('is one volume for all its sessions, also for those that come at once', async () => {
+    const executor = await fixture.replica(0);
+    const [one, other] = await Promise.all(
+      ['p1', 'p2'].map((sessionId) =>
+        executor.shell(`echo ${sessionId} > ${sessionId}`, { sessionId, workspace: project }),
+      ),
+    );
+    expect([one?.finished?.status, other?.finished?.status]).toEqual(['ok', 'ok']);
+    const seen = await executor.shell('cat p1 p2', { sessionId: 'p1', workspace: project });
+    expect(seen.output).toBe('p1\np2\n');
+    const elsewhere = await executor.shell('ls', {
+      sessionId: 'p3',
+      workspace: { ...project, projectId: 'b'.repeat(32) },
+    });
+    expect(elsewhere.output).toBe('');
+  }, 60_000);
+
+  it('takes the place of the workspace that a session had of its own', async () => {
+    const executor = await fixture.replica(0);
+    await executor.shell('touch own', { sessionId: 'q1' });
+    await executor.shell('touch shared', { sessionId: 'q2', workspace: project });
+    expect((await executor.shell('ls', { sessionId: 'q1', workspace: project })).output).toBe('shared\n');
+    expect((await executor.shell('ls', { sessionId: 'q1' })).output).toBe('own\n');
   }, 60_000);
 });
 

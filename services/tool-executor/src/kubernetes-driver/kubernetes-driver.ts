@@ -26,6 +26,7 @@ import { endpointOf, refOf } from './sandbox-ref';
 import { BOUND_STATES, claimKeyOf, isFinal, type SandboxRow } from './sandbox-row';
 import { WarmClaim } from './warm-claim';
 import { WarmPool, type Probe } from './warm-pool';
+import { workspaceIdOf } from './workspace.repository';
 
 /** One claim meets so many changes by others before it gives way. */
 const LOOKS = 6;
@@ -76,11 +77,15 @@ export class KubernetesDriver extends SandboxDriver {
 
   async claim(request: ClaimRequest): Promise<Claim> {
     const { tenantId, sessionId, minimum, workspace } = request;
-    if (workspace.kind !== 'own') throw externalPath();
+    if (workspace.kind === 'path') throw externalPath();
     if (isLowerEpoch(minimum, await this.ledger.raise(tenantId, sessionId, minimum))) throw staleEpoch();
     for (let left = LOOKS; left > 0; left -= 1) {
       const row = await this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
       if (row && row.tenantId !== tenantId) throw bound();
+      if (row && row.workspaceId !== workspaceIdOf(tenantId, keyOf(request))) {
+        await this.endings.end(row, 'released', 'other workspace');
+        continue;
+      }
       const claim = row ? await this.goOn(row, request) : await this.begin(request);
       if (claim) return claim;
     }
@@ -118,9 +123,9 @@ export class KubernetesDriver extends SandboxDriver {
   }
 
   private async begin(request: ClaimRequest): Promise<Claim | undefined> {
-    const { tenantId, sessionId } = request;
+    const { tenantId } = request;
     if (!(await this.makeRoom(tenantId))) return tenantLimit(this.context.settings.tenantMax);
-    const workspace = await this.workspaceOf(tenantId, sessionId);
+    const workspace = await this.workspaceOf(request);
     const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace);
     if (warm === 'taken') return undefined;
     if (warm) return claimOf(await this.warm.finish(warm, request), 'warm');
@@ -141,7 +146,7 @@ export class KubernetesDriver extends SandboxDriver {
         return { refusal: { sandboxId, state, reason: 'starting', message, retryAfterMs: TOLD_AGAIN_MS } };
       }
       case 'starting':
-        return this.cold.goOn(row, request, await this.workspaceOf(row.tenantId, request.sessionId));
+        return this.cold.goOn(row, request, await this.workspaceOf(request));
       default:
         // Its claim key is free at the next look.
         return undefined;
@@ -182,9 +187,10 @@ export class KubernetesDriver extends SandboxDriver {
     return idle !== undefined && this.endings.end(idle, 'released', 'idle');
   }
 
-  private workspaceOf(tenantId: string, sessionId: string) {
+  private workspaceOf(request: ClaimRequest) {
     const { storage } = this.context.settings.class(USUAL_CLASS);
-    return this.context.workspaces.obtain(tenantId, `s/${sessionId}`, { class: USUAL_CLASS, storage });
+    if (request.workspace.kind === 'project' && storage !== 'volume') throw needsVolume();
+    return this.context.workspaces.obtain(request.tenantId, keyOf(request), { class: USUAL_CLASS, storage });
   }
 
   /** What the cluster did to a pod by itself, or somebody in it. */
@@ -216,6 +222,18 @@ function claimOf(row: SandboxRow | undefined, path: 'warm' | 'cold'): Claim | un
 function tenantLimit(max: number): Claim {
   const message = `the tenant has ${max} sandboxes, and all of them are in use`;
   return { refusal: { state: 'queued', reason: 'tenant_limit', message, retryAfterMs: TENANT_AGAIN_MS } };
+}
+
+/** Sessions of a project share its workspace. */
+function keyOf({ sessionId, workspace }: ClaimRequest): string {
+  return workspace.kind === 'project' ? `p/${workspace.projectId}` : `s/${sessionId}`;
+}
+
+function needsVolume(): Error {
+  return new FailedPreconditionError(
+    'project_needs_volume',
+    'Sessions of a project share a volume, and this class of sandboxes has none; choose storage "volume" for it.',
+  );
 }
 
 function staleEpoch(): Error {

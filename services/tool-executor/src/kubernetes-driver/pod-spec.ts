@@ -28,10 +28,13 @@ const DRAIN_MS = 60_000;
 const STARTUP_TRIES = 120;
 /** The journal takes 256 MiB at most, twice that while it is rewritten. */
 const STATE_SIZE = '600Mi';
+/** What a session may have attached, and room for a file that comes anew. */
+const ATTACHMENTS_SIZE = '256Mi';
 const PATHS = {
   root: '/workspace',
   state: '/margay/run',
   results: '/margay/results',
+  attachments: '/margay/attachments',
   home: '/home/agent',
   tmp: '/tmp',
 };
@@ -137,6 +140,7 @@ function containerOf(request: PodRequest, settings: PodSettings) {
       { name: 'workspace', mountPath: PATHS.root },
       { name: 'state', mountPath: PATHS.state },
       { name: 'results', mountPath: PATHS.results },
+      { name: 'attachments', mountPath: PATHS.attachments },
       { name: 'home', mountPath: PATHS.home },
       { name: 'tmp', mountPath: PATHS.tmp },
     ],
@@ -152,6 +156,7 @@ function environmentOf({ class: kind }: PodRequest, { trust }: PodSettings) {
     MARGAY_SANDBOX_ROOT: PATHS.root,
     MARGAY_SANDBOX_ALLOWED_ROOTS: JSON.stringify(['/margay/plan', '/margay/attachments', '/tmp/margay']),
     MARGAY_SANDBOX_SPILL_DIR: PATHS.results,
+    MARGAY_SANDBOX_ATTACHMENTS_DIR: PATHS.attachments,
     MARGAY_SANDBOX_ISOLATION: 'pod',
     MARGAY_SANDBOX_IDLE_EXIT_MS: '0',
     MARGAY_SANDBOX_DRAIN_MS: String(DRAIN_MS),
@@ -175,13 +180,15 @@ function volumesOf({ class: kind, volumeName }: PodRequest) {
       : { name: 'workspace', persistentVolumeClaim: { claimName: volumeName } },
     folder('state', STATE_SIZE),
     folder('results', kind.scratch),
+    folder('attachments', ATTACHMENTS_SIZE),
     folder('home', kind.scratch),
     folder('tmp', kind.scratch),
   ];
 }
 
-/** The node's disk: results, home and temporary files share what one of them may take, beside journal and workspace. */
+/** The node's disk: results, home and temporary files share what one of them may take, beside all else. */
 function ephemeralOf(kind: SandboxClass, hasVolume: boolean): string {
-  const bytes = bytesOf(kind.scratch) + bytesOf(STATE_SIZE) + (hasVolume ? 0 : bytesOf(kind.workspace));
+  const always = bytesOf(kind.scratch) + bytesOf(STATE_SIZE) + bytesOf(ATTACHMENTS_SIZE);
+  const bytes = always + (hasVolume ? 0 : bytesOf(kind.workspace));
   return `${Math.ceil(bytes / bytesOf('1Mi'))}Mi`;
 }

@@ -13,7 +13,7 @@ export interface WorkspaceRow {
   /** 32 hex digits. */
   _id: string;
   tenantId: string;
-  /** `s/<session>`; unique within a tenant. */
+  /** `s/<session>`, or `p/<project>` for all its sessions; unique within a tenant. */
   key: string;
   class: string;
   storage: 'volume' | 'snapshot';
@@ -22,6 +22,11 @@ export interface WorkspaceRow {
   createdAt: Date;
   lastUsedAt: Date;
   rev: number;
+}
+
+/** The id follows from the key, so everybody makes the same one. */
+export function workspaceIdOf(tenantId: string, key: string): string {
+  return createHash('sha256').update(`${tenantId}\0${key}`).digest('hex').slice(0, 32);
 }
 
 /** The collection `workspaces`, as far as sandboxes need it. */
@@ -33,9 +38,9 @@ export class WorkspaceRepository {
     await this.rows.createIndex({ 'volume.pvcName': 1 }, { name: 'volume_v1', sparse: true });
   }
 
-  /** The session's workspace, made if there is none; its id follows from the key, so everybody makes the same one. */
+  /** The workspace with this key, made if there is none. */
   async obtain(tenantId: string, key: string, made: Pick<WorkspaceRow, 'class' | 'storage'>): Promise<WorkspaceRow> {
-    const _id = createHash('sha256').update(`${tenantId}\0${key}`).digest('hex').slice(0, 32);
+    const _id = workspaceIdOf(tenantId, key);
     const now = new Date();
     const fresh = { tenantId, key, ...made, state: 'new' as const, createdAt: now, rev: 1 };
     try {

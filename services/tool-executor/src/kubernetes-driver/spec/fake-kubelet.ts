@@ -42,7 +42,11 @@ export class FakeKubelet {
     this.run(pod, ip);
   }
 
-  async kill({ metadata: { uid } }: FakeObject): Promise<void> {
+  kill({ metadata: { uid } }: FakeObject): Promise<void> {
+    return this.killed(uid);
+  }
+
+  private async killed(uid: string): Promise<void> {
     const child = this.running.get(uid);
     this.running.delete(uid);
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
@@ -50,7 +54,8 @@ export class FakeKubelet {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.cluster.list('pods').map((pod) => this.kill(pod)));
+    // Also those whose pods are gone from the cluster already.
+    await Promise.all([...this.running.keys()].map((uid) => this.killed(uid)));
   }
 
   private start(pod: FakeObject): void {
@@ -77,7 +82,12 @@ export class FakeKubelet {
     const own = path.join(this.options.folder, pod.metadata.uid);
     const claim = (pod.spec['volumes'] as VolumeSpec[]).find(({ name }) => name === 'workspace')?.persistentVolumeClaim;
     const workspace = claim ? path.join(this.options.folder, claim.claimName) : path.join(own, 'workspace');
-    const folders = { MARGAY_SANDBOX_STATE_DIR: 'state', MARGAY_SANDBOX_SPILL_DIR: 'results', HOME: 'home' };
+    const folders = {
+      MARGAY_SANDBOX_STATE_DIR: 'state',
+      MARGAY_SANDBOX_SPILL_DIR: 'results',
+      MARGAY_SANDBOX_ATTACHMENTS_DIR: 'attachments',
+      HOME: 'home',
+    };
     const places = Object.fromEntries(Object.entries(folders).map(([name, folder]) => [name, path.join(own, folder)]));
     for (const folder of [workspace, ...Object.values(places)]) mkdirSync(folder, { recursive: true });
     const given = env.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value] as const]));
