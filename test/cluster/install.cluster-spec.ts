@@ -7,20 +7,22 @@ const CHART = 'charts/margay';
 const COMPONENTS = ['agent-runner', 'channel', 'gateway', 'ide-manager', 'mcp-pool', 'mongodb', 'nats', 'session', 'tool-executor']; // prettier-ignore
 const MODEL_PORT = 8000;
 /** An enforcer drops or refuses. */
-const CLOSED = /^(cut|ECONNREFUSED|EHOSTUNREACH)$/;
+const CLOSED = /^(cut|ECONNREFUSED|EHOSTUNREACH|ETIMEDOUT)$/;
 
-/** An OpenAI-compatible server that answers every prompt with one sentence, streamed word by word. */
+/** An OpenAI-compatible server: it lists the workspace first, then answers with one sentence, word by word. */
 const MODEL = `
-  const words = 'All is well in the cluster.'.split(/(?= )/);
+  const words = 'All is well in the cluster.'.split(/(?= )/).map((content) => [{ content }]);
+  const look = { index: 0, id: 'call_1', type: 'function', function: { name: 'aider_list_dir_tool', arguments: '{}' } };
   const chunk = (delta, finish_reason = null) => ({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'house', choices: [{ index: 0, delta, finish_reason }] });
-  require('node:http').createServer((request, response) => {
+  const answer = (hasLooked) => hasLooked ? [...words, [{}, 'stop']] : [[{ tool_calls: [look] }], [{}, 'tool_calls']];
+  require('node:http').createServer(async (request, response) => {
     if (request.method === 'GET') return response.end(JSON.stringify({ object: 'list', data: [{ id: 'house', object: 'model' }] }));
-    request.resume().on('end', () => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
-      const parts = [chunk({ role: 'assistant' }), ...words.map((content) => chunk({ content })), chunk({}, 'stop')];
-      for (const part of parts) response.write('data: ' + JSON.stringify(part) + '\\n\\n');
-      response.end('data: [DONE]\\n\\n');
-    });
+    let text = '';
+    for await (const part of request) text += part;
+    const hasLooked = JSON.parse(text).messages.some(({ role }) => role === 'tool');
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const parts of [[{ role: 'assistant' }], ...answer(hasLooked)]) response.write('data: ' + JSON.stringify(chunk(...parts)) + '\\n\\n');
+    response.end('data: [DONE]\\n\\n');
   }).listen(${MODEL_PORT});`;
 
 /** Asks the gateway again and again until a file says stop; prints how often it got which answer. */
@@ -138,9 +140,11 @@ describe('helm install with the bundled servers', () => {
     expect(output).toMatch(/session \w+ made\nsession \w+ ended/);
   });
 
-  it('answers a query through the Service with the streamed answer of a model', async () => {
+  it('answers a query through the Service, by a model and a tool in a sandbox', async () => {
     const answer = await cluster.exec(namespace, 'client', ['/usr/bin/node', '/opt/margay/cli.cjs', '--url', 'http://margay-gateway', '--quiet', 'run', 'How is the cluster?']); // prettier-ignore
     expect(answer.trim()).toBe('All is well in the cluster.');
+    const claimed = await cluster.get<Pods>(workspaces, 'pods', '-l', 'margay.dev/session-id');
+    expect(claimed.items).toHaveLength(1);
   });
 
   it('lets nobody else reach gateway, services, store and broker', async () => {
@@ -188,6 +192,8 @@ describe('helm install with the bundled servers', () => {
     };
     const kept = ['secret/margay-first-key', 'secret/margay-keys', 'secret/margay-nats'];
     await cluster.until('the end of all pods', async () => expect((await left()).sort()).toEqual(kept), 120_000);
-    expect(await cluster.kubectl(['get', 'namespace', workspaces, '-o', 'name'])).toContain(workspaces);
+    const sandboxes = await cluster.kubectl(['-n', workspaces, 'get', 'pods', '-o', 'name']);
+    expect(sandboxes).toBe('');
+    expect(await cluster.kubectl(['-n', workspaces, 'get', 'pvc', '-o', 'name'])).toContain('persistentvolumeclaim/');
   });
 });
