@@ -168,6 +168,10 @@ export class PlatformHarness {
     this.model.use(script);
   }
 
+  get natsUrl(): string {
+    return this.servers.nats.url;
+  }
+
   get storeUrl(): string {
     return this.servers.store.url;
   }

@@ -105,15 +105,24 @@ export class SessionMetrics {
   }
 
   /** Runs of a pool, counted when somebody asks; absent while they can't be counted. */
-  showDemand(pool: string, count: () => Promise<{ queued: number; running: number }>): void {
+  showDemand(
+    pool: string,
+    count: () => Promise<{ queued: number; running: number; oldestQueuedSeconds: number }>,
+  ): void {
     let counting: ReturnType<typeof count> | undefined;
-    // Both gauges are asked at once.
+    // All gauges are asked at once.
     const counted = () => (counting ??= count().finally(() => (counting = undefined)));
     this.demandGauge(pool, 'queued', async () => (await counted()).queued);
     this.demandGauge(pool, 'demand', async () => {
       const { queued, running } = await counted();
       return queued + running;
     });
+    const oldestMs = async () => (await counted()).oldestQueuedSeconds * 1_000;
+    this.secondsGauge(
+      'margay_dispatch_oldest_queued_seconds',
+      'How long the oldest run has been waiting for a runner',
+      oldestMs,
+    );
   }
 
   /** Whether this replica waits for newer clients to be replaced. */
