@@ -13,6 +13,8 @@ import {
 } from '@margay/platform';
 import { appModuleOf } from './app.module';
 import { ToolExecutorConfig } from './config';
+import { EgressCallers } from './egress/egress-callers';
+import { EgressTokens } from './egress/egress-tokens';
 import { ExecutorGrpc } from './executor/executor.grpc';
 import { SandboxMetrics } from './metrics';
 import { openOutside } from './outside/open-outside';
@@ -54,9 +56,10 @@ export async function startToolExecutor(
   });
   metrics.show(registry);
   await registry.adopt();
+  const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
   const application = await startGrpcApplication({
     service: SERVICE,
-    module: appModuleOf(registry, keys, logger, outside?.calls),
+    module: appModuleOf({ registry, keys, logger, outside: outside?.calls, callers }),
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,
@@ -90,7 +93,7 @@ async function openDriver({ config, keys, grants, logger, shared }: DriverParts)
   const grantKid = keys.signingKeyId ?? '';
   const open =
     config.MARGAY_SANDBOX_DRIVER === 'kubernetes'
-      ? await openKubernetes({ config, trust, grantKid, grants, logger, management })
+      ? await openKubernetes({ config, trust, grantKid, grants, logger, management, tokens: new EgressTokens(keys) })
       : await openProcess(config, trust, logger);
   const { isolation } = open.driver;
   logger.info({ isolation }, 'sandbox driver ready');

@@ -1,4 +1,4 @@
-import type { KeyObject } from 'node:crypto';
+import { hkdfSync, type KeyObject } from 'node:crypto';
 import { Principal, RunGrant, SandboxGrant, Ticket } from '@margay/contracts';
 import { InternalError, PermissionDeniedError, UnauthenticatedError } from '@margay/errors';
 import { CompactSign, compactVerify, decodeProtectedHeader } from 'jose';
@@ -62,6 +62,14 @@ export class KeyRing {
   /** Names the key that it signs with; undefined where it only verifies. */
   get signingKeyId(): string | undefined {
     return this.kid;
+  }
+
+  /** A secret that only replicas of this service can make, another one for each purpose. */
+  deriveSecret(purpose: string): Buffer {
+    if (!this.privateKey)
+      throw new InternalError('no_private_key', `${this.service} has no private key to derive from.`);
+    const material = this.privateKey.export({ type: 'pkcs8', format: 'der' });
+    return Buffer.from(hkdfSync('sha256', material, '', purpose, 32));
   }
 
   /** Reads `trust.json` and `<service>.key.pem`; `verifyOnly` for a process that has no key of its own. */

@@ -184,6 +184,7 @@ export class SessionHarness {
       },
       calls: (stream) => void stream.end(),
       cancelCall: refuse,
+      resolveCaller: refuse,
       placeAttachment: refuse,
       listFiles: (request) => {
         this.listed.push(request);

@@ -1,3 +1,4 @@
+import type { FindCaller } from '../egress/egress-callers';
 import type { SandboxDriver } from './sandbox-driver';
 import type { SandboxLedger } from './sandbox-ledger';
 
@@ -9,6 +10,8 @@ export interface OpenDriver {
   name: string;
   /** What is weaker than it could be. */
   warning: string | undefined;
+  /** Where sandboxes speak to the egress proxy over a network. */
+  findCaller?: FindCaller;
   /** Sandboxes that are to end have been released before. */
   close(): Promise<void>;
 }

@@ -1,8 +1,9 @@
 import { executorPb } from '@margay/contracts';
-import { PermissionDeniedError } from '@margay/errors';
+import { PermissionDeniedError, UnimplementedError } from '@margay/errors';
 import { audienceOf, iterateWithTraceparent, KeyRing, type CallContext, type GrpcHandlers } from '@margay/platform';
 import { serveCalls, type StartedCall } from '@margay/platform/calls';
-import { Injectable } from '@nestjs/common';
+import { Inject, Injectable, Optional } from '@nestjs/common';
+import { EgressCallers } from '../egress/egress-callers';
 import { FilesService } from '../files/files.service';
 import { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ExecutorService } from './executor.service';
@@ -17,6 +18,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     private readonly registry: SandboxRegistry,
     private readonly keys: KeyRing,
     private readonly files: FilesService,
+    @Optional() @Inject(EgressCallers) private readonly callers?: EgressCallers,
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
@@ -62,6 +64,16 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
 
   async listFiles(request: executorPb.ListFilesRequest, context: CallContext): Promise<executorPb.ListFilesResponse> {
     return this.files.list(tenantOfSession(context), request);
+  }
+
+  async resolveCaller(
+    request: executorPb.ResolveCallerRequest,
+    context: CallContext,
+  ): Promise<executorPb.ResolveCallerResponse> {
+    if (context.principal().iss !== 'egress')
+      throw new PermissionDeniedError('egress_only', 'Only the egress proxy asks whose sandbox speaks to it.');
+    if (this.callers) return this.callers.resolve(request);
+    throw new UnimplementedError('egress_local', 'The sandboxes of this driver speak to the proxy by sockets.');
   }
 
   private async *call({ request, grant, traceparent, signal }: StartedCall<executorPb.ExecuteRequest>) {

@@ -4,6 +4,8 @@ import { LeasedSweep, LeaseRepository, type Logger, type ServiceShared } from '@
 import { MongoConnection } from '@margay/platform/mongo';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
+import type { FindCaller } from '../egress/egress-callers';
+import type { EgressTokens } from '../egress/egress-tokens';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
 import type { SandboxGrants } from '../sandbox/sandbox-grants';
 import { readClasses } from './classes';
@@ -13,10 +15,12 @@ import { KubernetesApi } from './kubernetes-api';
 import { KubernetesDriver } from './kubernetes-driver';
 import { KubernetesMetrics } from './kubernetes-metrics';
 import { selectorOf } from './labels';
+import { proxyAddress, type ProxyAddress } from './proxy-address';
 import { PoolSettings } from './pool-settings';
 import { poolTarget, TARGET_WINDOW_MS } from './pool-target';
 import type { SandboxContext } from './sandbox-context';
 import { SandboxRepository } from './sandbox.repository';
+import { isFinal } from './sandbox-row';
 import type { Probe } from './warm-pool';
 import { WorkspaceRepository } from './workspace.repository';
 
@@ -25,6 +29,7 @@ export interface OpenKubernetesOptions {
   trust: string;
   grantKid: string;
   grants: SandboxGrants;
+  tokens: EgressTokens;
   logger: Logger;
   management: ServiceShared['management'];
 }
@@ -34,7 +39,7 @@ const STORE_WAIT_MS = 60_000;
 /** The driver `kubernetes` with its records, and what looks after both while this replica holds the leases. */
 export async function openKubernetes(options: OpenKubernetesOptions): Promise<OpenDriver> {
   const { config, logger, management } = options;
-  const settings = settingsOf(options);
+  const settings = settingsOf(options, await proxyAddress(config.MARGAY_EGRESS_ADDRESS));
   const metrics = new KubernetesMetrics(management.registry);
   const mongo = new MongoConnection({
     url: demanded(config.MARGAY_MONGODB_URL, 'MARGAY_MONGODB_URL'),
@@ -65,6 +70,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
       ledger: driver.ledger,
       name: 'kubernetes',
       warning: undefined,
+      findCaller: findCallerIn(sandboxes),
       close: async () => {
         removeCheck();
         await Promise.all(sweeps.map((sweep) => sweep.stop()));
@@ -88,7 +94,7 @@ async function openRecords(mongo: MongoConnection) {
   return { sandboxes, workspaces, epochs, leases: new LeaseRepository(db.collection('leases'), randomUUID()) };
 }
 
-function settingsOf({ config, trust, grantKid }: OpenKubernetesOptions): PoolSettings {
+function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, proxy?: ProxyAddress): PoolSettings {
   return new PoolSettings({
     namespace: config.MARGAY_WORKSPACES_NAMESPACE,
     classes: readClasses(config.MARGAY_SANDBOX_CLASSES_FILE),
@@ -100,8 +106,18 @@ function settingsOf({ config, trust, grantKid }: OpenKubernetesOptions): PoolSet
       pullPolicy: config.MARGAY_SANDBOX_PULL_POLICY,
       pullSecrets: config.MARGAY_SANDBOX_PULL_SECRETS,
       trust,
+      ...(proxy && { proxy, proxyTokenOf: (sandboxId: string) => tokens.tokenOf(sandboxId) }),
     },
   });
+}
+
+/** The session of the sandbox that has this name and address now. */
+function findCallerIn(sandboxes: SandboxRepository): FindCaller {
+  return async (sandboxId, sourceAddress) => {
+    const row = await sandboxes.find(sandboxId);
+    if (!row || isFinal(row) || row.ip !== sourceAddress || row.sessionId === undefined) return undefined;
+    return { tenantId: row.tenantId, sandboxId, sessionId: row.sessionId, sandboxClass: row.class };
+  };
 }
 
 function probeWith(grants: SandboxGrants): Probe {

@@ -1,5 +1,6 @@
 import type { Pod, VolumeClaim } from './kubernetes-api';
 import { bytesOf, type SandboxClass } from './classes';
+import { PROXY_NAME, type ProxyAddress } from './proxy-address';
 import { boundLabels, LABEL, ownLabels, SANDBOX_PORT } from './labels';
 
 export interface PodSettings {
@@ -9,6 +10,9 @@ export interface PodSettings {
   pullSecrets: readonly string[];
   /** Public keys that sandboxes accept grants of. */
   trust: string;
+  /** Of the egress proxy; absent: sandboxes reach nothing outside. */
+  proxy?: ProxyAddress;
+  proxyTokenOf?: (sandboxId: string) => string;
 }
 
 export interface PodRequest {
@@ -53,6 +57,9 @@ export function podOf(request: PodRequest, settings: PodSettings): Pod {
       terminationGracePeriodSeconds: GRACE_SECONDS,
       dnsPolicy: 'None',
       dnsConfig: { nameservers: ['127.0.0.1'] },
+      ...(hasProxy(request, settings) && settings.proxy
+        ? { hostAliases: [{ ip: settings.proxy.ip, hostnames: [PROXY_NAME] }] }
+        : {}),
       securityContext: {
         runAsNonRoot: true,
         runAsUser: USER,
@@ -148,7 +155,9 @@ function containerOf(request: PodRequest, settings: PodSettings) {
 }
 
 /** Its whole environment; it holds public keys and the pod's own UID, nothing secret. */
-function environmentOf({ class: kind }: PodRequest, { trust }: PodSettings) {
+function environmentOf(request: PodRequest, settings: PodSettings) {
+  const { class: kind, sandboxId } = request;
+  const { trust, proxy, proxyTokenOf } = settings;
   const values: Record<string, string> = {
     MARGAY_SANDBOX_LISTEN: `0.0.0.0:${SANDBOX_PORT}`,
     MARGAY_SANDBOX_TRUST: trust,
@@ -163,6 +172,9 @@ function environmentOf({ class: kind }: PodRequest, { trust }: PodSettings) {
     MARGAY_SANDBOX_MEMORY_BYTES: String(bytesOf(kind.memory.limit)),
     // One counter would serve all pods of this user on the node; the kubelet limits processes of a pod.
     MARGAY_SANDBOX_PROCESSES: '0',
+    ...(proxy && hasProxy(request, settings)
+      ? { MARGAY_SANDBOX_PROXY_URL: `http://${sandboxId}:${proxyTokenOf?.(sandboxId)}@${PROXY_NAME}:${proxy.port}` }
+      : {}),
     HOME: PATHS.home,
     LANG: 'C.UTF-8',
     TZ: 'UTC',
@@ -170,6 +182,11 @@ function environmentOf({ class: kind }: PodRequest, { trust }: PodSettings) {
   };
   const fixed = Object.entries(values).map(([name, value]) => ({ name, value }));
   return [{ name: 'MARGAY_SANDBOX_ID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } }, ...fixed];
+}
+
+/** A class may have no way out at all. */
+function hasProxy({ class: kind }: PodRequest, { proxy }: PodSettings): boolean {
+  return proxy !== undefined && kind.egress === 'proxy';
 }
 
 function volumesOf({ class: kind, volumeName }: PodRequest) {

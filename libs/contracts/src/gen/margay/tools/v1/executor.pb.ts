@@ -153,6 +153,20 @@ export interface ReleaseRequest {
 export interface ReleaseResponse {
 }
 
+export interface ResolveCallerRequest {
+  sandboxId: string;
+  token: string;
+  sourceAddress: string;
+}
+
+export interface ResolveCallerResponse {
+  tenantId: string;
+  /** Absent while it waits for a session. */
+  sessionId?: string | undefined;
+  sandboxClass: string;
+  projectId?: string | undefined;
+}
+
 export interface CallsRequest {
   /** Chosen by the caller, one per call of this stream. */
   call: number;
@@ -2293,6 +2307,248 @@ export const ReleaseResponse: MessageFns<ReleaseResponse> = {
   },
 };
 
+function createBaseResolveCallerRequest(): ResolveCallerRequest {
+  return { sandboxId: "", token: "", sourceAddress: "" };
+}
+
+export const ResolveCallerRequest: MessageFns<ResolveCallerRequest> = {
+  encode(message: ResolveCallerRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sandboxId !== "") {
+      writer.uint32(10).string(message.sandboxId);
+    }
+    if (message.token !== "") {
+      writer.uint32(18).string(message.token);
+    }
+    if (message.sourceAddress !== "") {
+      writer.uint32(26).string(message.sourceAddress);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ResolveCallerRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseResolveCallerRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sandboxId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.token = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.sourceAddress = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ResolveCallerRequest {
+    return {
+      sandboxId: isSet(object.sandboxId)
+        ? globalThis.String(object.sandboxId)
+        : isSet(object.sandbox_id)
+        ? globalThis.String(object.sandbox_id)
+        : "",
+      token: isSet(object.token) ? globalThis.String(object.token) : "",
+      sourceAddress: isSet(object.sourceAddress)
+        ? globalThis.String(object.sourceAddress)
+        : isSet(object.source_address)
+        ? globalThis.String(object.source_address)
+        : "",
+    };
+  },
+
+  toJSON(message: ResolveCallerRequest): unknown {
+    const obj: any = {};
+    if (message.sandboxId !== "") {
+      obj.sandboxId = message.sandboxId;
+    }
+    if (message.token !== "") {
+      obj.token = message.token;
+    }
+    if (message.sourceAddress !== "") {
+      obj.sourceAddress = message.sourceAddress;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ResolveCallerRequest>, I>>(base?: I): ResolveCallerRequest {
+    return ResolveCallerRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ResolveCallerRequest>, I>>(object: I): ResolveCallerRequest {
+    const message = createBaseResolveCallerRequest();
+    message.sandboxId = object.sandboxId ?? "";
+    message.token = object.token ?? "";
+    message.sourceAddress = object.sourceAddress ?? "";
+    return message;
+  },
+};
+
+function createBaseResolveCallerResponse(): ResolveCallerResponse {
+  return { tenantId: "", sessionId: undefined, sandboxClass: "", projectId: undefined };
+}
+
+export const ResolveCallerResponse: MessageFns<ResolveCallerResponse> = {
+  encode(message: ResolveCallerResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenantId !== "") {
+      writer.uint32(10).string(message.tenantId);
+    }
+    if (message.sessionId !== undefined) {
+      writer.uint32(18).string(message.sessionId);
+    }
+    if (message.sandboxClass !== "") {
+      writer.uint32(26).string(message.sandboxClass);
+    }
+    if (message.projectId !== undefined) {
+      writer.uint32(34).string(message.projectId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ResolveCallerResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseResolveCallerResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenantId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.sandboxClass = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.projectId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ResolveCallerResponse {
+    return {
+      tenantId: isSet(object.tenantId)
+        ? globalThis.String(object.tenantId)
+        : isSet(object.tenant_id)
+        ? globalThis.String(object.tenant_id)
+        : "",
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : undefined,
+      sandboxClass: isSet(object.sandboxClass)
+        ? globalThis.String(object.sandboxClass)
+        : isSet(object.sandbox_class)
+        ? globalThis.String(object.sandbox_class)
+        : "",
+      projectId: isSet(object.projectId)
+        ? globalThis.String(object.projectId)
+        : isSet(object.project_id)
+        ? globalThis.String(object.project_id)
+        : undefined,
+    };
+  },
+
+  toJSON(message: ResolveCallerResponse): unknown {
+    const obj: any = {};
+    if (message.tenantId !== "") {
+      obj.tenantId = message.tenantId;
+    }
+    if (message.sessionId !== undefined) {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.sandboxClass !== "") {
+      obj.sandboxClass = message.sandboxClass;
+    }
+    if (message.projectId !== undefined) {
+      obj.projectId = message.projectId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ResolveCallerResponse>, I>>(base?: I): ResolveCallerResponse {
+    return ResolveCallerResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ResolveCallerResponse>, I>>(object: I): ResolveCallerResponse {
+    const message = createBaseResolveCallerResponse();
+    message.tenantId = object.tenantId ?? "";
+    message.sessionId = object.sessionId ?? undefined;
+    message.sandboxClass = object.sandboxClass ?? "";
+    message.projectId = object.projectId ?? undefined;
+    return message;
+  },
+};
+
 function createBaseCallsRequest(): CallsRequest {
   return { call: 0, execute: undefined, grant: "", traceparent: "", leave: false };
 }
@@ -2714,6 +2970,15 @@ export const ExecutorDefinition = {
       requestType: ListFilesRequest as typeof ListFilesRequest,
       requestStream: false,
       responseType: ListFilesResponse as typeof ListFilesResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Whose sandbox speaks to the egress proxy with this name and token from this address. Egress only. */
+    resolveCaller: {
+      name: "ResolveCaller",
+      requestType: ResolveCallerRequest as typeof ResolveCallerRequest,
+      requestStream: false,
+      responseType: ResolveCallerResponse as typeof ResolveCallerResponse,
       responseStream: false,
       options: {},
     },
