@@ -1,12 +1,14 @@
 import { z } from 'zod';
 
-const seconds = (fallback: number) => z.coerce.number().min(0).default(fallback).describe('seconds');
-
 export const EgressConfig = z.object({
   MARGAY_EGRESS_POLICY_FILE: z.string().describe('a JSON file of who may reach what, see docs/egress.md'),
   /** For tool-executor on the same machine; its folder is closed to other users. */
-  MARGAY_EGRESS_LOCAL_SOCKET: z.string().startsWith('/').describe('path of the private Unix socket'),
-  MARGAY_EGRESS_DRAIN_SECONDS: seconds(5),
+  MARGAY_EGRESS_LOCAL_SOCKET: z.string().startsWith('/').optional().describe('path of the private Unix socket'),
+  /** For sandboxes that reach it over a network; then the next two are needed as well. */
+  MARGAY_EGRESS_LISTEN: z.string().regex(/:\d+$/).optional().describe('host:port of the proxy'),
+  MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('address of tool-executor, which knows the sandboxes'),
+  MARGAY_KEYS_DIR: z.string().optional().describe('folder of the service keys'),
+  MARGAY_EGRESS_DRAIN_SECONDS: z.coerce.number().min(0).default(5).describe('seconds'),
   MARGAY_EGRESS_POLICY_LOOK_SECONDS: z.coerce.number().min(0.1).default(1).describe('seconds from 0.1'),
 });
 export type EgressConfig = Readonly<z.infer<typeof EgressConfig>>;

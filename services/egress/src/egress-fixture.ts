@@ -25,7 +25,7 @@ export class EgressFixture {
   readonly names = new Map<string, string[]>();
   readonly lookups: string[] = [];
   readonly lines: string[] = [];
-  private readonly policyFile = path.join(this.folder, 'policy.json');
+  readonly policyFile = path.join(this.folder, 'policy.json');
   private readonly logger = createLogger({ level: 'info', write: (line) => this.lines.push(line) });
   private readonly management = new ManagementServer({ listen: '127.0.0.1:0', logger: this.logger });
   private readonly closers: (() => Promise<void>)[] = [];

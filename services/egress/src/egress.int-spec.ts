@@ -97,6 +97,7 @@ describe('requests in the clear', () => {
     await untilAllowed(`http://web.example:${free}/`);
     const answer = await fixture.get(`http://web.example:${free}/`);
     expect(answer).toMatchObject({ status: 502, headers: { 'x-margay-egress': 'egress_connect' } });
+    expect(await fixture.metrics()).toMatch(/decision="failed",reason="egress_connect"\} \d/);
   });
 
   it('resolve a name once, so that one which changes its mind gains nothing', async () => {

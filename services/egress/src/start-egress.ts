@@ -1,13 +1,12 @@
-import { UnauthenticatedError } from '@margay/errors';
 import { parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
 import { systemResolve, type Resolve } from './address/resolver';
 import { EgressAudit } from './audit/egress-audit';
 import { EgressConfig } from './config';
-import { RelayServer } from './identity/relay-server';
+import { doorsOf } from './identity/open-doors';
 import { Limits } from './limits/limits';
 import { EgressMetrics } from './metrics';
 import { PolicyFile } from './policy/policy-file';
-import { EgressProxy, type Identify } from './proxy/egress-proxy';
+import { EgressProxy } from './proxy/egress-proxy';
 
 const SERVICE = 'egress';
 const SUMMARY_MS = 60_000;
@@ -21,12 +20,12 @@ export async function startEgress(
   const config = parseConfig(EgressConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
   const policies = await PolicyFile.open(config.MARGAY_EGRESS_POLICY_FILE, logger);
+  const doors = await doorsOf(config, logger);
   const metrics = new EgressMetrics(shared.management.registry);
   const audit = new EgressAudit((line) => logger.info({ egress: line }, 'egress'));
-  const relay = new RelayServer((socket) => proxy.server.emit('connection', socket));
   const proxy = new EgressProxy({
     policies,
-    identify: identifyBy(relay),
+    identify: doors.identify,
     resolve,
     limits: new Limits(Date.now),
     logger,
@@ -38,7 +37,7 @@ export async function startEgress(
     onBytes: (direction, bytes) => metrics.passed(direction, bytes),
   });
   metrics.show(() => proxy.openCount);
-  await relay.listen(config.MARGAY_EGRESS_LOCAL_SOCKET);
+  await doors.open(proxy);
   policies.watch(config.MARGAY_EGRESS_POLICY_LOOK_SECONDS * 1_000);
   const summaries = setInterval(() => audit.flush(), SUMMARY_MS);
   summaries.unref();
@@ -49,19 +48,10 @@ export async function startEgress(
     close: async () => {
       removeCheck();
       policies.close();
-      await relay.close();
+      await doors.close();
       await proxy.close(config.MARGAY_EGRESS_DRAIN_SECONDS * 1_000);
       clearInterval(summaries);
       audit.flush();
     },
-  };
-}
-
-/** A socket that came over the relay says itself for whom it is. */
-function identifyBy(relay: RelayServer): Identify {
-  return async ({ socket }) => {
-    const caller = relay.callerOf(socket);
-    if (caller) return caller;
-    throw new UnauthenticatedError('egress_identity', 'The proxy does not know who asks.');
   };
 }

@@ -3,7 +3,13 @@ import type { Socket } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EgressCaller } from '@margay/contracts';
-import { DeadlineExceededError, isMargayError, PermissionDeniedError, UnavailableError } from '@margay/errors';
+import {
+  DeadlineExceededError,
+  isMargayError,
+  PermissionDeniedError,
+  UnavailableError,
+  type MargayError,
+} from '@margay/errors';
 import type { Logger } from '@margay/platform';
 import { AddressGuard } from '../address/address-guard';
 import { dial } from '../address/dial';
@@ -16,7 +22,7 @@ import { demandHello } from './client-hello';
 import { Exchange } from './exchange';
 import { forward } from './forward';
 import { Meter } from './meter';
-import { refusalBytes, refusalOf } from './refusal';
+import { isRefusal, refusalBytes, refusalOf } from './refusal';
 import { forwardTarget, tunnelTarget } from './target';
 
 /** @throws UnauthenticatedError `egress_identity` */
@@ -88,18 +94,23 @@ export class EgressProxy {
       const socket = await this.reach(exchange, target);
       await forward(exchange, target, [request, response], socket);
     } catch (error) {
-      failure = exchange.signal.aborted ? exchange.signal.reason : error;
-      this.refuseRequest(exchange, response, failure);
+      failure = this.refuseRequest(exchange, response, causeOf(exchange, error));
     } finally {
       this.end(exchange, failure);
     }
   }
 
-  private refuseRequest(exchange: Exchange, response: ServerResponse, error: unknown): void {
-    if (response.headersSent || response.destroyed) return void response.destroy();
-    const { status, headers, body } = refusalOf(this.told(error));
+  /** Answers why it failed, unless the answer has begun; returns what the record will tell. */
+  private refuseRequest(exchange: Exchange, response: ServerResponse, error: unknown): unknown {
+    if (response.headersSent || response.destroyed) {
+      response.destroy();
+      return error;
+    }
+    const told = toldTo(error);
+    const { status, headers, body } = refusalOf(told);
     exchange.status = status;
     response.writeHead(status, headers).end(body);
+    return told;
   }
 
   private async handleTunnel(request: IncomingMessage, client: Socket, head: Buffer): Promise<void> {
@@ -120,19 +131,21 @@ export class EgressProxy {
       upstream.write(hello);
       await join(client, upstream, exchange);
     } catch (error) {
-      failure = exchange.signal.aborted ? exchange.signal.reason : error;
+      failure = causeOf(exchange, error);
       if (isOpen) client.destroySoon();
-      else this.refuseTunnel(exchange, client, failure);
+      else failure = this.refuseTunnel(exchange, client, failure);
     } finally {
       upstream?.destroy();
       this.end(exchange, failure);
     }
   }
 
-  private refuseTunnel(exchange: Exchange, client: Socket, error: unknown): void {
-    const refusal = refusalOf(this.told(error));
+  private refuseTunnel(exchange: Exchange, client: Socket, error: unknown): unknown {
+    const told = toldTo(error);
+    const refusal = refusalOf(told);
     exchange.status = refusal.status;
     client.end(refusalBytes(refusal), () => client.destroySoon());
+    return told;
   }
 
   private async identify(exchange: Exchange, request: IncomingMessage): Promise<void> {
@@ -190,15 +203,20 @@ export class EgressProxy {
     this.options.onEnd(exchange.record(failure));
   }
 
-  private told(error: unknown) {
-    if (isMargayError(error)) return error;
-    return new UnavailableError('egress_connect', 'The host broke off the connection.', { cause: error });
-  }
-
   private keep(socket: Socket): void {
     this.sockets.add(socket);
     socket.once('close', () => this.sockets.delete(socket));
   }
+}
+
+/** Whoever cut it off knows better than the parts that broke by that. */
+function causeOf({ signal }: Exchange, error: unknown): unknown {
+  return signal.aborted ? (signal.reason as unknown) : error;
+}
+
+function toldTo(error: unknown): MargayError {
+  if (isMargayError(error) && isRefusal(error)) return error;
+  return new UnavailableError('egress_connect', 'The host broke off the connection.', { cause: error });
 }
 
 /** Passes bytes both ways until both sides have ended. */

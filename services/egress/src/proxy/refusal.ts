@@ -10,8 +10,14 @@ const STATUSES: Readonly<Record<string, number>> = {
   egress_address: 502,
   egress_resolve: 502,
   egress_connect: 502,
+  egress_unavailable: 503,
   egress_timeout: 504,
 };
+
+/** Whether clients are told this reason; all others are faults of ours or of the host. */
+export function isRefusal({ reason }: MargayError): boolean {
+  return Object.hasOwn(STATUSES, reason);
+}
 
 export interface Refusal {
   status: number;

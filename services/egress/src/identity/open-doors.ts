@@ -1,0 +1,66 @@
+import { InvalidArgumentError, UnauthenticatedError, UnavailableError } from '@margay/errors';
+import { KeyRing, type Logger } from '@margay/platform';
+import type { EgressConfig } from '../config';
+import type { EgressProxy, Identify } from '../proxy/egress-proxy';
+import { executorCallers } from './executor-callers';
+import { RelayServer } from './relay-server';
+import { TokenIdentity } from './token-identity';
+
+/** How the proxy is reached and how it knows who asks. */
+export interface Doors {
+  identify: Identify;
+  open(proxy: EgressProxy): Promise<void>;
+  close(): Promise<void>;
+}
+
+const MAX_CONNECTIONS = 10_000;
+
+/** @throws InvalidArgumentError `bad_environment` */
+export async function doorsOf(config: EgressConfig, logger: Logger): Promise<Doors> {
+  const { MARGAY_EGRESS_LOCAL_SOCKET: socketFile, MARGAY_EGRESS_LISTEN: listen } = config;
+  if (socketFile === undefined && listen === undefined)
+    throw incomplete('set MARGAY_EGRESS_LOCAL_SOCKET, MARGAY_EGRESS_LISTEN or both');
+  let proxy: EgressProxy | undefined;
+  const relay = new RelayServer((socket) => proxy?.server.emit('connection', socket));
+  const network = listen === undefined ? undefined : await networkOf(config, logger);
+  return {
+    identify: async (request) => {
+      const caller = relay.callerOf(request.socket);
+      if (caller) return caller;
+      if (network) return network.identity.identify(request);
+      throw new UnauthenticatedError('egress_identity', 'The proxy does not know who asks.');
+    },
+    open: async (opened) => {
+      proxy = opened;
+      if (socketFile !== undefined) await relay.listen(socketFile);
+      if (listen !== undefined) await listenOn(opened, listen);
+    },
+    close: async () => {
+      await relay.close();
+      if (proxy?.server.listening) proxy.server.close();
+      network?.close();
+    },
+  };
+}
+
+async function networkOf(config: EgressConfig, logger: Logger) {
+  const { MARGAY_TOOL_EXECUTOR_URL: address, MARGAY_KEYS_DIR: folder } = config;
+  if (address === undefined || folder === undefined)
+    throw incomplete('with MARGAY_EGRESS_LISTEN, set MARGAY_TOOL_EXECUTOR_URL and MARGAY_KEYS_DIR');
+  const callers = executorCallers(address, await KeyRing.load(folder, 'egress'), logger);
+  return { identity: new TokenIdentity(callers.resolve), close: () => callers.close() };
+}
+
+async function listenOn({ server }: EgressProxy, listen: string): Promise<void> {
+  const separator = listen.lastIndexOf(':');
+  const host = listen.slice(0, separator).replace(/^\[|\]$/g, '');
+  server.maxConnections = MAX_CONNECTIONS;
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (cause) =>
+      reject(new UnavailableError('listen_failed', `Cannot listen on ${listen}; is the port taken?`, { cause })),
+    );
+    server.listen(Number(listen.slice(separator + 1)), host, resolve);
+  });
+}
+
+const incomplete = (what: string) => new InvalidArgumentError('bad_environment', `Cannot start: ${what}.`);

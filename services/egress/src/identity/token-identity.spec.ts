@@ -1,0 +1,66 @@
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { UnauthenticatedError, UnavailableError } from '@margay/errors';
+import { TokenIdentity, type Claim } from './token-identity';
+
+let now: number;
+let asked: Claim[];
+let isUp: boolean;
+let identity: TokenIdentity;
+
+beforeEach(() => {
+  [now, asked, isUp] = [1_000, [], true];
+  identity = new TokenIdentity(
+    async (claim) => {
+      asked.push(claim);
+      if (!isUp) throw new UnavailableError('unreachable', 'Nobody there.');
+      if (claim.token !== 'right') throw new UnauthenticatedError('egress_identity', 'Wrong.');
+      return { tenantId: 't1', sandboxId: claim.sandboxId, sessionId: 's1' };
+    },
+    () => now,
+  );
+});
+
+function ask(user: string, remoteAddress = '::ffff:127.0.0.7') {
+  const authorization = `Basic ${Buffer.from(user).toString('base64')}`;
+  const headers = user === '' ? {} : { 'proxy-authorization': authorization };
+  return identity.identify({ headers, socket: { remoteAddress } as Socket } as IncomingMessage);
+}
+
+describe('callers over a network', () => {
+  it('are asked for once a minute', async () => {
+    await Promise.all([ask('b1:right'), ask('b1:right')]);
+    now += 59_000;
+    expect(await ask('b1:right')).toEqual({ tenantId: 't1', sandboxId: 'b1', sessionId: 's1' });
+    expect(asked).toEqual([{ sandboxId: 'b1', token: 'right', sourceAddress: '127.0.0.7' }]);
+    now += 2_000;
+    await ask('b1:right');
+    expect(asked).toHaveLength(2);
+  });
+
+  it('are known from their own address only', async () => {
+    await ask('b1:right');
+    await ask('b1:right', '::1');
+    expect(asked.map(({ sourceAddress }) => sourceAddress)).toEqual(['127.0.0.7', '::1']);
+  });
+
+  it.each(['', 'b1', ':right', 'b1:', 'b1:wrong'])('are refused as %j', async (user) => {
+    await expect(ask(user)).rejects.toMatchObject({ reason: 'egress_identity' });
+  });
+
+  it('may become known a moment later', async () => {
+    await expect(ask('b1:wrong')).rejects.toThrow();
+    await expect(ask('b1:wrong')).rejects.toThrow();
+    expect(asked).toHaveLength(1);
+    now += 2_500;
+    await expect(ask('b1:wrong')).rejects.toThrow();
+    expect(asked).toHaveLength(2);
+  });
+
+  it('are told to try again while nobody knows them', async () => {
+    isUp = false;
+    await expect(ask('b1:right')).rejects.toMatchObject({ reason: 'egress_unavailable' });
+    isUp = true;
+    await expect(ask('b1:right')).resolves.toMatchObject({ sessionId: 's1' });
+  });
+});

@@ -1,0 +1,71 @@
+import { createHash } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { EgressCaller } from '@margay/contracts';
+import { isMargayError, UnauthenticatedError, UnavailableError } from '@margay/errors';
+import { LRUCache } from 'lru-cache';
+
+/** What somebody shows of himself over a network. */
+export interface Claim {
+  sandboxId: string;
+  token: string;
+  sourceAddress: string;
+}
+
+/** @throws UnauthenticatedError for a claim that does not hold */
+export type ResolveClaim = (claim: Claim) => Promise<EgressCaller>;
+
+const KNOWN_MS = 60_000;
+/** A sandbox that was just claimed is known a moment later. */
+const UNKNOWN_MS = 2_000;
+const CACHED = 10_000;
+
+/** Callers by proxy user and source address, asked of whoever keeps sandboxes. */
+export class TokenIdentity {
+  private readonly answers: LRUCache<string, Promise<EgressCaller | undefined>>;
+
+  constructor(
+    private readonly resolve: ResolveClaim,
+    now: () => number = () => performance.now(),
+  ) {
+    this.answers = new LRUCache({ max: CACHED, ttl: KNOWN_MS, perf: { now }, ttlResolution: 0 });
+  }
+
+  /** @throws UnauthenticatedError `egress_identity`, UnavailableError `egress_unavailable` */
+  async identify(request: Pick<IncomingMessage, 'headers' | 'socket'>): Promise<EgressCaller> {
+    const claim = claimOf(request);
+    const caller = claim && (await this.callerOf(claim));
+    if (caller) return caller;
+    throw new UnauthenticatedError('egress_identity', 'The proxy does not know who asks.');
+  }
+
+  private callerOf(claim: Claim): Promise<EgressCaller | undefined> {
+    const key = createHash('sha256').update(JSON.stringify(claim)).digest('base64');
+    const known = this.answers.get(key);
+    if (known) return known;
+    const asked = this.ask(claim);
+    this.answers.set(key, asked);
+    void asked.then(
+      (caller) => caller ?? this.answers.set(key, asked, { ttl: UNKNOWN_MS }),
+      () => this.answers.delete(key),
+    );
+    return asked;
+  }
+
+  private async ask(claim: Claim): Promise<EgressCaller | undefined> {
+    try {
+      return await this.resolve(claim);
+    } catch (cause) {
+      if (isMargayError(cause) && cause.code === 'UNAUTHENTICATED') return undefined;
+      throw new UnavailableError('egress_unavailable', 'The proxy cannot find out who asks; try again.', { cause });
+    }
+  }
+}
+
+function claimOf({ headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>): Claim | undefined {
+  const [, encoded] = /^Basic ([A-Za-z0-9+/=]{1,1024})$/i.exec(headers['proxy-authorization'] ?? '') ?? [];
+  const [, sandboxId, token] = /^([^:]+):(.+)$/.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
+  // IPv4 reaches a listener of both kinds in a mapped form.
+  const sourceAddress = socket.remoteAddress?.replace(/^::ffff:(?=\d+\.)/, '');
+  if (sandboxId === undefined || token === undefined || sourceAddress === undefined) return undefined;
+  return { sandboxId, token, sourceAddress };
+}
