@@ -20,6 +20,17 @@ const CreateBody = z.object({
 });
 const UpdateBody = z.object({ name: text('name').nullish(), description: text('description').nullish() });
 
+const Branches = z.object({
+  branches: z.array(z.string()),
+  git_repo: z.boolean(),
+  current_branch: z.string().nullable().optional(),
+  branches_in_use: z.array(z.string()).optional(),
+  reason: z.string().optional().describe('why it is no repository: missing_path, not_git'),
+  stale: z.boolean().optional(),
+});
+
+/** The first look into a workspace may have to start a sandbox. */
+const LOOK_TIMEOUT_MS = 20_000;
 const OF_PROJECTS = { service: 'session', family: 'reference', errors: 'message' } as const;
 const PATH = '/api/v_projects/{project_id}';
 const SAMPLE = { path: { project_id: '{project_id}' } };
@@ -61,6 +72,24 @@ export class ProjectController {
   })
   async get(@FromCaller() { call }: Caller, @Param('project_id') projectId: string): Promise<Answer> {
     return Answer.json((await this.backends.sessions.getProject({ projectId }, call)).projectJson);
+  }
+
+  @Operation({
+    ...OF_PROJECTS,
+    method: 'GET',
+    path: `${PATH}/branches`,
+    summary: 'Branches of the repository of any project, by any form of its name',
+    scope: 'projects.read',
+    responses: { 200: { description: 'the branches, or why there are none', schema: Branches } },
+    sample: { ...SAMPLE, status: 200 },
+  })
+  async branches(@FromCaller() { call }: Caller, @Param('project_id') project: string): Promise<Answer> {
+    const found = await this.backends.sessions.listBranches({ project }, { ...call, timeoutMs: LOOK_TIMEOUT_MS });
+    const stale = found.stale ? { stale: true } : {};
+    if (!found.isGit) return new Answer(200, { branches: [], git_repo: false, reason: found.reason, ...stale });
+    const { branches, currentBranch, branchesInUse } = found;
+    const used = { current_branch: currentBranch || null, branches_in_use: branchesInUse };
+    return new Answer(200, { branches, ...used, git_repo: true, ...stale });
   }
 
   @Operation({

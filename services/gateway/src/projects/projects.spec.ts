@@ -39,6 +39,17 @@ describe('managed projects', () => {
     expect([status, body]).toEqual([404, { message: 'project x not found' }]);
   });
 
+  it('have branches, or a reason why not, also projects of the configuration', async () => {
+    const { body } = await harness.get(`${path()}/branches`);
+    expect(body).toEqual({ branches: ['main'], current_branch: null, branches_in_use: [], git_repo: true });
+    expect((await harness.get('/api/v_projects/shop/branches')).body).toEqual({
+      branches: [],
+      git_repo: false,
+      reason: 'not_git',
+    });
+    expect((await harness.get('/api/v_projects/x/branches')).status).toBe(404);
+  });
+
   it('have no list of their own', async () => {
     expect((await harness.get('/api/v_projects')).status).toBe(404);
   });

@@ -367,6 +367,12 @@ export class FakeSession {
         await Promise.resolve(context.principal());
         return { projectJson: JSON.stringify({ ...this.project, name, description }), replayed: false };
       },
+      listBranches: async ({ project }) => {
+        const isGit = project !== 'shop';
+        if (isGit) await this.projectAnswer(project);
+        const found = { branches: isGit ? ['main'] : [], currentBranch: '', branchesInUse: [], stale: false };
+        return { isGit, ...found, reason: isGit ? '' : 'not_git' };
+      },
       getProject: ({ projectId }) => this.projectAnswer(projectId),
       updateProject: ({ projectId, name, description }) =>
         this.projectAnswer(projectId, {

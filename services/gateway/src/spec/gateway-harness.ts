@@ -177,6 +177,7 @@ function executorHandlers() {
     fenceSession: refuse,
     placeAttachment: refuse,
     listFiles: refuse,
+    listBranches: refuse,
     resolveCaller: refuse,
     release: refuse,
   };

@@ -45,6 +45,19 @@ describe('the files of a repository', () => {
     expect((await list()).files).toEqual(['a.ts', 'monitor']);
   });
 
+  it('come with its branches, the one that is checked out, and those of its worktrees', async () => {
+    expect(await list()).toMatchObject({ isGit: true, head: '', currentBranch: 'main', branches: [] });
+    git('commit', '-q', '--allow-empty', '-m', 'first');
+    git('branch', 'feature/a');
+    git('branch', 'other');
+    git('worktree', 'add', '-q', path.join(root, '.margay/worktrees/other'), 'other');
+    const found = await list();
+    expect(found).toMatchObject({ currentBranch: 'main', branches: ['feature/a', 'main', 'other'] });
+    expect(found.branchesInUse.toSorted()).toEqual(['main', 'other']);
+    git('checkout', '-q', '--detach');
+    expect(await list()).toMatchObject({ currentBranch: '', branchesInUse: ['other'] });
+  });
+
   it('leave out names with control characters', async () => {
     write('a.ts', 'b\n.ts', 'c\u001b[2J.ts');
     expect((await list()).files).toEqual(['a.ts']);
@@ -55,7 +68,8 @@ describe('the files of another folder', () => {
   it('are what a walk finds, links unfollowed and heavy folders left out', async () => {
     write('b/c/d.txt', 'a.txt', 'node_modules/x/index.js', '.margay/worktrees/w/a.txt');
     symlinkSync('/etc', path.join(root, 'etc'));
-    expect(await list()).toEqual({ files: ['a.txt', 'b/c/d.txt', 'etc'], isGit: false, head: '', truncated: false });
+    const none = { isGit: false, head: '', currentBranch: '', branches: [], branchesInUse: [] };
+    expect(await list()).toEqual({ files: ['a.txt', 'b/c/d.txt', 'etc'], ...none, truncated: false });
   });
 
   it('are cut at the limit, the upper ones first', async () => {

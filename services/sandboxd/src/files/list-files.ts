@@ -9,12 +9,15 @@ const run = promisify(execFile);
 const GIT_TIMEOUT_MS = 10_000;
 /** Some 400,000 paths. */
 const GIT_MAX_BYTES = 32 * 1024 * 1024;
+const BRANCHES_MAX = 1_000;
 const DEPTH_MAX = 12;
 const FOLDERS_MAX = 20_000;
 /** Not looked into where git says nothing of what matters. */
 const SKIPPED = new Set(['.git', 'node_modules', '.margay', '__pycache__', '.venv']);
 /** The repository's own settings must not start programs for the sake of a list. */
 const SAFE = ['-c', 'core.fsmonitor=false', '-c', 'core.hooksPath=/dev/null'];
+
+const NO_REPOSITORY = { head: '', currentBranch: '', branches: [] as string[], branchesInUse: [] as string[] };
 
 export interface ListOptions {
   root: string;
@@ -31,7 +34,7 @@ export async function listFiles(options: ListOptions): Promise<sandboxdPb.ListFi
   return {
     files: files.slice(0, options.limit),
     isGit: tracked !== undefined,
-    head: tracked === undefined ? '' : await headOf(options),
+    ...(tracked === undefined ? NO_REPOSITORY : await repositoryOf(options)),
     truncated: files.length > options.limit,
   };
 }
@@ -44,8 +47,20 @@ async function gitFiles(options: ListOptions): Promise<string[] | undefined> {
   return listed.split('\0').filter((file) => file !== '' && !deleted.has(file));
 }
 
-async function headOf(options: ListOptions): Promise<string> {
-  return ((await git(options, ['rev-parse', '--verify', '--quiet', 'HEAD'])) ?? '').trim();
+async function repositoryOf(options: ListOptions): Promise<typeof NO_REPOSITORY> {
+  const [head, current, branches, worktrees] = await Promise.all([
+    git(options, ['rev-parse', '--verify', '--quiet', 'HEAD']),
+    git(options, ['symbolic-ref', '--quiet', '--short', 'HEAD']),
+    git(options, ['for-each-ref', `--count=${BRANCHES_MAX}`, '--format=%(refname:lstrip=2)', 'refs/heads']),
+    git(options, ['worktree', 'list', '--porcelain']),
+  ]);
+  const used = [...(worktrees ?? '').matchAll(/^branch refs\/heads\/(.+)$/gm)].map(([, branch = '']) => branch);
+  return {
+    head: (head ?? '').trim(),
+    currentBranch: (current ?? '').trim(),
+    branches: (branches ?? '').split('\n').filter((branch) => branch !== ''),
+    branchesInUse: [...new Set(used)],
+  };
 }
 
 async function git({ root, environment }: ListOptions, words: string[]): Promise<string | undefined> {

@@ -1,4 +1,5 @@
 import type { executorPb, Principal, sessionsPb } from '@margay/contracts';
+import { isMargayError, NotFoundError } from '@margay/errors';
 import type { Head } from '@margay/log';
 import { systemPrincipal, type GrpcClient } from '@margay/platform';
 import { requireAccess } from '../access/access-rules';
@@ -6,9 +7,17 @@ import type { AttachmentsService } from '../attachments/attachments.service';
 import type { SessionLog } from '../commits/session-log';
 import type { ProjectsService } from './projects.service';
 
-type Executor = Pick<GrpcClient<typeof executorPb.ExecutorDefinition>, 'listFiles'>;
+type Executor = Pick<GrpcClient<typeof executorPb.ExecutorDefinition>, 'listFiles' | 'listBranches'>;
 
 const ASK_TIMEOUT_MS = 15_000;
+const MISSING = {
+  isGit: false,
+  branches: [],
+  currentBranch: '',
+  branchesInUse: [],
+  stale: false,
+  reason: 'missing_path',
+};
 const NOTHING = { files: [], attachments: [], stale: false, truncated: false };
 
 export interface FilesPorts {
@@ -34,6 +43,21 @@ export class FilesService {
     const { files, stale, truncated } = await this.ports.executor.listFiles(asked, options);
     const wanted = query.toLowerCase();
     return { files, attachments: attachments.filter((name) => name.toLowerCase().includes(wanted)), stale, truncated };
+  }
+
+  /** @throws NotFoundError `project_not_found` */
+  async branches({ tenantId }: Principal, named: string): Promise<sessionsPb.ListBranchesResponse> {
+    const binding = await this.bindingOf(tenantId, named);
+    if (!binding) throw new NotFoundError('project_not_found', `project ${named.slice(0, 64)} not found`);
+    const asked = { workspaceJson: JSON.stringify(this.ports.projects.workspaceOf(binding)) };
+    const options = { principal: systemPrincipal('session', tenantId), timeoutMs: ASK_TIMEOUT_MS };
+    try {
+      const found = await this.ports.executor.listBranches(asked, options);
+      return { ...found, reason: found.isGit ? '' : 'not_git' };
+    } catch (error) {
+      if (isMargayError(error) && error.reason === 'workspace_missing') return MISSING;
+      throw error;
+    }
   }
 
   private async headOf(principal: Principal, sessionId: string): Promise<Head> {

@@ -8,7 +8,10 @@ const bob = principalOf('default', 'user:bob', 'member');
 const admin = principalOf('default', 'user:eve', 'admin');
 const foreign = principalOf('elsewhere', 'user:ada', 'owner');
 
-beforeAll(() => harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' } }) }), 600_000);
+beforeAll(
+  () => harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' }, old: { path: '/missing' } }) }),
+  600_000,
+);
 afterAll(() => harness.stop(), 30_000);
 
 async function create(fields: Partial<sessionsPb.CreateProjectRequest> = {}, principal = ada): Promise<ManagedProject> {
@@ -97,6 +100,16 @@ describe('a managed project', () => {
     runner.detach();
     await harness.sessions.listFiles({ sessionId: '', project: id, query: '', limit: 1 }, { principal: ada });
     expect(harness.listed.at(-1)?.workspaceJson).toBe(JSON.stringify({ kind: 'project', projectId: id }));
+  });
+
+  it('tells its branches, or why it has none, also of projects of the configuration', async () => {
+    const { project_id: id } = await create();
+    const branches = (project: string, principal = ada) => harness.sessions.listBranches({ project }, { principal });
+    expect(await branches(`managed:${id}`)).toMatchObject({ isGit: true, branches: ['main'], reason: '' });
+    expect(await branches('shop')).toMatchObject({ isGit: false, reason: 'not_git' });
+    expect(await branches('old')).toMatchObject({ isGit: false, branches: [], reason: 'missing_path' });
+    await expect(branches('nope')).rejects.toMatchObject({ reason: 'project_not_found' });
+    await expect(branches(id, foreign)).rejects.toMatchObject({ reason: 'project_not_found' });
   });
 
   it('takes no run once it is deleted, nor of another tenant', async () => {

@@ -106,6 +106,7 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       return { attachmentJson: JSON.stringify(await ports.attachments.add(context.principal(), request)) };
     },
     listFiles: (request, context) => ports.files.list(context.principal(), request),
+    listBranches: ({ project }, context) => ports.files.branches(context.principal(), project),
     async listProjects(_, context) {
       const { tenantId } = context.principal();
       return { projectsJson: (await ports.projects.list(tenantId)).map((project) => JSON.stringify(project)) };

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { accessPb, executorPb, runnersPb, sessionsPb, type Principal } from '@margay/contracts';
+import { FailedPreconditionError } from '@margay/errors';
 import { freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
 import {
   createLogger,
@@ -186,6 +187,11 @@ export class SessionHarness {
       cancelCall: refuse,
       resolveCaller: refuse,
       placeAttachment: refuse,
+      listBranches: ({ workspaceJson }) => {
+        if (workspaceJson.includes('missing')) throw new FailedPreconditionError('workspace_missing', 'no folder');
+        const found = { branches: ['main'], currentBranch: 'main', branchesInUse: ['main'] };
+        return Promise.resolve({ isGit: workspaceJson.includes('project'), ...found, stale: false });
+      },
       listFiles: (request) => {
         this.listed.push(request);
         return Promise.resolve({ files: ['src/a.ts'], stale: false, truncated: false });

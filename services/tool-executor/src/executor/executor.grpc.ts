@@ -62,6 +62,13 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     return this.files.place(request, context.grant());
   }
 
+  async listBranches(
+    request: executorPb.ListBranchesRequest,
+    context: CallContext,
+  ): Promise<executorPb.ListBranchesResponse> {
+    return this.files.branches(tenantOfSession(context), request);
+  }
+
   async listFiles(request: executorPb.ListFilesRequest, context: CallContext): Promise<executorPb.ListFilesResponse> {
     return this.files.list(tenantOfSession(context), request);
   }

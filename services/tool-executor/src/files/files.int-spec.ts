@@ -92,6 +92,26 @@ describe('the files of a workspace', () => {
     expect(await list('', workspace)).toEqual({ files: ['README.md', 'src/main.ts'], stale: false, truncated: false });
   });
 
+  it('of a project come with the branches of its repository', async () => {
+    const workspace = { kind: 'project', projectId: 'a'.repeat(32) };
+    const branches = () => fixture.client.listBranches({ workspaceJson: JSON.stringify(workspace) }, fixture.principal);
+    const command =
+      'git init -q -b main . && git -c user.name=a -c user.email=a@example.org commit -q --allow-empty -m a';
+    const made = await fixture.shell(command, {
+      sessionId: 'b1',
+      workspace: { kind: 'project', projectId: 'a'.repeat(32) },
+    });
+    expect(made.finished?.exitCode).toBe(0);
+    expect(await branches()).toEqual({
+      isGit: true,
+      branches: ['main'],
+      currentBranch: 'main',
+      branchesInUse: ['main'],
+      stale: false,
+    });
+    expect((await list('', workspace)).files).toEqual(['CLAUDE.md']);
+  });
+
   it('are told to session only, and of workspaces that could be', async () => {
     const request = { sessionId: 'l1', workspaceJson: '{"kind":"own"}', query: '', limit: 1 };
     const asked = fixture.client.listFiles(request, { grant: await fixture.token() });

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { RunGrant, type executorPb } from '@margay/contracts';
-import { InvalidArgumentError, isMargayError } from '@margay/errors';
+import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
 import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
 import { matchFiles } from './match-files';
@@ -47,21 +47,35 @@ export class FilesService {
 
   /** Paths of the session's workspace, or of one without a session. */
   async list(tenantId: string, request: executorPb.ListFilesRequest): Promise<executorPb.ListFilesResponse> {
-    const workspace = workspaceOf(request.workspaceJson);
-    const key = keyOf(tenantId, request.sessionId, workspace);
-    const sandbox = request.sessionId === '' ? undefined : this.registry.find(tenantId, request.sessionId);
-    const isOwn = workspace.kind === 'own';
-    // A session that never had a sandbox has no files, and none is made to find that out.
-    const grant = isOwn && !sandbox ? await this.registry.lastGrant(tenantId, request.sessionId, workspace) : undefined;
-    if (isOwn && !sandbox && !grant) return { files: [], stale: false, truncated: false };
-    const look = sandbox
-      ? () => this.lookInto(sandbox)
-      : () => this.lookBriefly(grant ?? utilityGrant(tenantId, key, workspace));
-    const found = await this.index.get(key, { look, isLive: sandbox !== undefined });
+    const found = await this.indexed(tenantId, request.sessionId, workspaceOf(request.workspaceJson));
+    if (!found) return { files: [], stale: false, truncated: false };
     const matching = matchFiles(found.files, request.query);
     const limit = Math.min(request.limit || LIST_MAX, LIST_MAX);
     const truncated = found.truncated || matching.length > limit;
     return { files: matching.slice(0, limit), stale: found.stale, truncated };
+  }
+
+  /** @throws UnavailableError `workspace_starting` where nobody has looked there yet */
+  async branches(tenantId: string, request: executorPb.ListBranchesRequest): Promise<executorPb.ListBranchesResponse> {
+    const found = await this.indexed(tenantId, '', workspaceOf(request.workspaceJson));
+    if (!found?.isKnown)
+      throw new UnavailableError('workspace_starting', 'The workspace is being looked into; ask again in a moment.');
+    const { isGit, branches, currentBranch, branchesInUse, stale } = found;
+    return { isGit, branches: [...branches], currentBranch, branchesInUse: [...branchesInUse], stale };
+  }
+
+  /** Undefined: there is no workspace yet. */
+  private async indexed(tenantId: string, sessionId: string, workspace: Workspace) {
+    const key = keyOf(tenantId, sessionId, workspace);
+    const sandbox = sessionId === '' ? undefined : this.registry.find(tenantId, sessionId);
+    const isOwn = workspace.kind === 'own';
+    // A session that never had a sandbox has no files, and none is made to find that out.
+    const grant = isOwn && !sandbox ? await this.registry.lastGrant(tenantId, sessionId, workspace) : undefined;
+    if (isOwn && !sandbox && !grant) return undefined;
+    const look = sandbox
+      ? () => this.lookInto(sandbox)
+      : () => this.lookBriefly(grant ?? utilityGrant(tenantId, key, workspace));
+    return this.index.get(key, { look, isLive: sandbox !== undefined });
   }
 
   /** With a sandbox that lives for this look only, unless it belongs to the session. */

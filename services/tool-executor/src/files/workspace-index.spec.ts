@@ -5,6 +5,7 @@ let failures: unknown[];
 let index: WorkspaceIndex;
 let looks: ((found: string[] | Error) => void)[];
 
+const REPOSITORY = { isGit: true, head: '', truncated: false, branches: [], currentBranch: '', branchesInUse: [] };
 const MINUTE_MS = 60_000;
 
 beforeEach(() => {
@@ -18,9 +19,7 @@ afterEach(() => jest.useRealTimers());
 
 const look = () =>
   new Promise<IndexedFiles>((resolve, reject) => {
-    looks.push((found) =>
-      found instanceof Error ? reject(found) : resolve({ files: found, isGit: true, head: '', truncated: false }),
-    );
+    looks.push((found) => (found instanceof Error ? reject(found) : resolve({ ...REPOSITORY, files: found })));
   });
 const get = (isLive = false, key = 'w') => index.get(key, { look, isLive });
 

@@ -6,7 +6,21 @@ export interface IndexedFiles {
   isGit: boolean;
   head: string;
   truncated: boolean;
+  branches: readonly string[];
+  /** Empty where none is checked out. */
+  currentBranch: string;
+  branchesInUse: readonly string[];
 }
+
+const NOTHING: IndexedFiles = {
+  files: [],
+  isGit: false,
+  head: '',
+  truncated: false,
+  branches: [],
+  currentBranch: '',
+  branchesInUse: [],
+};
 
 interface Entry {
   found?: IndexedFiles;
@@ -47,7 +61,7 @@ export class WorkspaceIndex {
   constructor(private readonly options: WorkspaceIndexOptions) {}
 
   /** @throws why there is none, where the first look failed */
-  async get(key: string, { look, isLive }: Look): Promise<IndexedFiles & { stale: boolean }> {
+  async get(key: string, { look, isLive }: Look): Promise<IndexedFiles & { stale: boolean; isKnown: boolean }> {
     const entry = this.entries.get(key) ?? { foundAtMs: -Infinity, askedAtMs: -Infinity };
     this.entries.set(key, entry);
     const age = this.options.now() - entry.foundAtMs;
@@ -57,7 +71,7 @@ export class WorkspaceIndex {
     if (entry.look && (isFirst || isLive)) await within(isFirst ? FIRST_WAIT_MS : WAIT_MS, entry.look);
     const { found } = entry;
     const stale = this.options.now() - entry.foundAtMs > STALE_MS;
-    return found ? { ...found, stale } : { files: [], isGit: false, head: '', truncated: false, stale: true };
+    return found ? { ...found, stale, isKnown: true } : { ...NOTHING, stale: true, isKnown: false };
   }
 
   private mayLook({ askedAtMs }: Entry): boolean {

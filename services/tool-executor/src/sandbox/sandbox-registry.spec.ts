@@ -136,7 +136,9 @@ beforeEach(async () => {
     },
     forget: async () => ({}),
     placeAttachment: async () => ({ done: true, nextOffset: 0 }),
-    listFiles: async () => ({ files: [], isGit: false, head: '', truncated: false }),
+    listFiles: async () => {
+      throw new Error('not part of this spec');
+    },
     shutdown: async () => ({}),
   });
   await server.start();

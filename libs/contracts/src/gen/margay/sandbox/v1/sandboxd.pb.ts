@@ -132,6 +132,12 @@ export interface ListFilesResponse {
   /** Commit of the working tree; empty without one. */
   head: string;
   truncated: boolean;
+  /** At most 1,000, sorted; of git only. */
+  branches: string[];
+  /** Empty where no branch is checked out. */
+  currentBranch: string;
+  /** Checked out here or in a worktree. */
+  branchesInUse: string[];
 }
 
 export interface ShutdownRequest {
@@ -2036,7 +2042,7 @@ export const ListFilesRequest: MessageFns<ListFilesRequest> = {
 };
 
 function createBaseListFilesResponse(): ListFilesResponse {
-  return { files: [], isGit: false, head: "", truncated: false };
+  return { files: [], isGit: false, head: "", truncated: false, branches: [], currentBranch: "", branchesInUse: [] };
 }
 
 export const ListFilesResponse: MessageFns<ListFilesResponse> = {
@@ -2052,6 +2058,15 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
     }
     if (message.truncated !== false) {
       writer.uint32(32).bool(message.truncated);
+    }
+    for (const v of message.branches) {
+      writer.uint32(42).string(v!);
+    }
+    if (message.currentBranch !== "") {
+      writer.uint32(50).string(message.currentBranch);
+    }
+    for (const v of message.branchesInUse) {
+      writer.uint32(58).string(v!);
     }
     return writer;
   },
@@ -2101,6 +2116,30 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
             message.truncated = reader.bool();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.branches.push(reader.string());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.currentBranch = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.branchesInUse.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2123,6 +2162,17 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
         : false,
       head: isSet(object.head) ? globalThis.String(object.head) : "",
       truncated: isSet(object.truncated) ? globalThis.Boolean(object.truncated) : false,
+      branches: globalThis.Array.isArray(object?.branches) ? object.branches.map((e: any) => globalThis.String(e)) : [],
+      currentBranch: isSet(object.currentBranch)
+        ? globalThis.String(object.currentBranch)
+        : isSet(object.current_branch)
+        ? globalThis.String(object.current_branch)
+        : "",
+      branchesInUse: globalThis.Array.isArray(object?.branchesInUse)
+        ? object.branchesInUse.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.branches_in_use)
+        ? object.branches_in_use.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -2140,6 +2190,15 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
     if (message.truncated !== false) {
       obj.truncated = message.truncated;
     }
+    if (message.branches?.length) {
+      obj.branches = message.branches;
+    }
+    if (message.currentBranch !== "") {
+      obj.currentBranch = message.currentBranch;
+    }
+    if (message.branchesInUse?.length) {
+      obj.branchesInUse = message.branchesInUse;
+    }
     return obj;
   },
 
@@ -2152,6 +2211,9 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
     message.isGit = object.isGit ?? false;
     message.head = object.head ?? "";
     message.truncated = object.truncated ?? false;
+    message.branches = object.branches?.map((e) => e) || [];
+    message.currentBranch = object.currentBranch ?? "";
+    message.branchesInUse = object.branchesInUse?.map((e) => e) || [];
     return message;
   },
 };

@@ -340,6 +340,20 @@ export interface UpdateProjectResponse {
   projectJson: string;
 }
 
+export interface ListBranchesRequest {
+  project: string;
+}
+
+export interface ListBranchesResponse {
+  isGit: boolean;
+  branches: string[];
+  currentBranch: string;
+  branchesInUse: string[];
+  stale: boolean;
+  /** Why it is no repository: `missing_path`, `not_git`. */
+  reason: string;
+}
+
 export interface DeleteProjectRequest {
   projectId: string;
 }
@@ -5536,6 +5550,234 @@ export const UpdateProjectResponse: MessageFns<UpdateProjectResponse> = {
   },
 };
 
+function createBaseListBranchesRequest(): ListBranchesRequest {
+  return { project: "" };
+}
+
+export const ListBranchesRequest: MessageFns<ListBranchesRequest> = {
+  encode(message: ListBranchesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.project !== "") {
+      writer.uint32(10).string(message.project);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListBranchesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListBranchesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.project = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListBranchesRequest {
+    return { project: isSet(object.project) ? globalThis.String(object.project) : "" };
+  },
+
+  toJSON(message: ListBranchesRequest): unknown {
+    const obj: any = {};
+    if (message.project !== "") {
+      obj.project = message.project;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListBranchesRequest>, I>>(base?: I): ListBranchesRequest {
+    return ListBranchesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListBranchesRequest>, I>>(object: I): ListBranchesRequest {
+    const message = createBaseListBranchesRequest();
+    message.project = object.project ?? "";
+    return message;
+  },
+};
+
+function createBaseListBranchesResponse(): ListBranchesResponse {
+  return { isGit: false, branches: [], currentBranch: "", branchesInUse: [], stale: false, reason: "" };
+}
+
+export const ListBranchesResponse: MessageFns<ListBranchesResponse> = {
+  encode(message: ListBranchesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.isGit !== false) {
+      writer.uint32(8).bool(message.isGit);
+    }
+    for (const v of message.branches) {
+      writer.uint32(18).string(v!);
+    }
+    if (message.currentBranch !== "") {
+      writer.uint32(26).string(message.currentBranch);
+    }
+    for (const v of message.branchesInUse) {
+      writer.uint32(34).string(v!);
+    }
+    if (message.stale !== false) {
+      writer.uint32(40).bool(message.stale);
+    }
+    if (message.reason !== "") {
+      writer.uint32(50).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListBranchesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListBranchesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.isGit = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.branches.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.currentBranch = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.branchesInUse.push(reader.string());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListBranchesResponse {
+    return {
+      isGit: isSet(object.isGit)
+        ? globalThis.Boolean(object.isGit)
+        : isSet(object.is_git)
+        ? globalThis.Boolean(object.is_git)
+        : false,
+      branches: globalThis.Array.isArray(object?.branches) ? object.branches.map((e: any) => globalThis.String(e)) : [],
+      currentBranch: isSet(object.currentBranch)
+        ? globalThis.String(object.currentBranch)
+        : isSet(object.current_branch)
+        ? globalThis.String(object.current_branch)
+        : "",
+      branchesInUse: globalThis.Array.isArray(object?.branchesInUse)
+        ? object.branchesInUse.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.branches_in_use)
+        ? object.branches_in_use.map((e: any) => globalThis.String(e))
+        : [],
+      stale: isSet(object.stale) ? globalThis.Boolean(object.stale) : false,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+    };
+  },
+
+  toJSON(message: ListBranchesResponse): unknown {
+    const obj: any = {};
+    if (message.isGit !== false) {
+      obj.isGit = message.isGit;
+    }
+    if (message.branches?.length) {
+      obj.branches = message.branches;
+    }
+    if (message.currentBranch !== "") {
+      obj.currentBranch = message.currentBranch;
+    }
+    if (message.branchesInUse?.length) {
+      obj.branchesInUse = message.branchesInUse;
+    }
+    if (message.stale !== false) {
+      obj.stale = message.stale;
+    }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListBranchesResponse>, I>>(base?: I): ListBranchesResponse {
+    return ListBranchesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListBranchesResponse>, I>>(object: I): ListBranchesResponse {
+    const message = createBaseListBranchesResponse();
+    message.isGit = object.isGit ?? false;
+    message.branches = object.branches?.map((e) => e) || [];
+    message.currentBranch = object.currentBranch ?? "";
+    message.branchesInUse = object.branchesInUse?.map((e) => e) || [];
+    message.stale = object.stale ?? false;
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
 function createBaseDeleteProjectRequest(): DeleteProjectRequest {
   return { projectId: "" };
 }
@@ -6020,7 +6262,18 @@ export const SessionsDefinition = {
       responseStream: false,
       options: {},
     },
-    /** Its files are kept for a while; nobody reaches them any more. */
+    /**
+     * Its files are kept for a while; nobody reaches them any more.
+     * Branches of the repository of a project, by any form of its name.
+     */
+    listBranches: {
+      name: "ListBranches",
+      requestType: ListBranchesRequest as typeof ListBranchesRequest,
+      requestStream: false,
+      responseType: ListBranchesResponse as typeof ListBranchesResponse,
+      responseStream: false,
+      options: {},
+    },
     deleteProject: {
       name: "DeleteProject",
       requestType: DeleteProjectRequest as typeof DeleteProjectRequest,
