@@ -5,7 +5,16 @@ const context = { environment: {}, logger: createLogger({ service: 'spec', level
 
 describe('commands that see to an installation', () => {
   it('are told from services and from other words', () => {
-    for (const name of ['backup', 'bootstrap', 'check', 'doctor', 'prepare-store', 'release-sandboxes', 'restore'])
+    for (const name of [
+      'backup',
+      'bootstrap',
+      'check',
+      'doctor',
+      'migrate',
+      'prepare-store',
+      'release-sandboxes',
+      'restore',
+    ])
       expect(findCommand([name])).toBeDefined();
     for (const argv of [[], ['--services', 'check'], ['toString'], ['verify']])
       expect(findCommand(argv)).toBeUndefined();
@@ -17,6 +26,7 @@ describe('commands that see to an installation', () => {
       findCommand(['bootstrap'])?.(['--out', '/nowhere', '--keys', 'k'], { ...context, environment });
     await expect(run()).rejects.toThrow(/MARGAY_CELL/);
     await expect(run()).rejects.not.toThrow(/Secret!/);
+    await expect(findCommand(['migrate'])?.(['--now'], context)).rejects.toThrow(/Usage: margay.cjs migrate/);
     await expect(findCommand(['prepare-store'])?.([], context)).rejects.toThrow(/MARGAY_MONGODB_URL/);
   });
 });

@@ -1,3 +1,5 @@
+import { randomBytes } from 'node:crypto';
+import { InvalidArgumentError } from '@margay/errors';
 import { parseConfig, type Logger } from '@margay/platform';
 import { parseBackup, parseRestore, runBackup, runRestore, type BackupContext } from './backup/commands';
 import { bootstrap, parseBootstrap } from './bootstrap/command';
@@ -5,7 +7,12 @@ import { check, parseCheck } from './check';
 import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from './config';
 import { doctor, parseDoctor } from './doctor/doctor';
 import { parsePrepareStore, prepareStore } from './prepare-store';
+import { VERSION } from './version';
+
 import { openSandboxPods, parseReleaseSandboxes, releaseSandboxes } from './release-sandboxes';
+
+const MIGRATE_USAGE = `Usage: margay.cjs migrate
+Prepares the store of MARGAY_MONGODB_URL and MARGAY_MONGODB_DATABASE for this version, before any process of it starts.`;
 
 export interface CommandContext {
   environment: NodeJS.ProcessEnv;
@@ -30,6 +37,12 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   doctor: async (argv, { environment, logger, write }) => {
     const progress = (line: string) => logger.info({ line }, 'the doctor looks');
     return doctor(parseDoctor(argv), { config: parseConfig(DoctorConfig, environment), write, progress });
+  },
+  migrate: async (argv, { environment, logger }) => {
+    if (argv.length > 0) throw new InvalidArgumentError('usage', MIGRATE_USAGE);
+    const { OperatorStore } = await import('@margay/session');
+    const store = await OperatorStore.open(environment, logger);
+    return store.migrate(VERSION, randomBytes(8).toString('hex')).finally(() => store.close());
   },
   'prepare-store': async (argv, { environment, logger }) => {
     const replicaSet = parsePrepareStore(argv);

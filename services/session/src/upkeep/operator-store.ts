@@ -11,6 +11,7 @@ import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { OperatorConfig } from '../config';
 import { SessionRepository } from '../effects/session.repository';
+import { migrate } from './migrate';
 import { rebuiltIn, tellLost } from './projections';
 import { pages, rebuildAll, restoreSession, type RebuildPorts, type Rebuilt } from './rebuild';
 import { verifySession, type Verification } from './verify';
@@ -80,6 +81,12 @@ export class OperatorStore {
   async rebuild(sessionId: string): Promise<Rebuilt> {
     await this.requireLog(sessionId);
     return { sessions: 1, rows: await restoreSession(this.ports, sessionId), unreadable: [] };
+  }
+
+  /** Prepares the store for a version, see `migrate`. */
+  migrate(version: string, instance: string): Promise<void> {
+    const { db, logger } = this.ports;
+    return migrate({ db, version, instance, logger });
   }
 
   /** Writes a backup into a folder and reads it once more. @throws FailedPreconditionError `backup_exists` */
