@@ -4,31 +4,13 @@ import { text } from 'node:stream/consumers';
 import { executorPb } from '@margay/contracts';
 import { UnauthenticatedError } from '@margay/errors';
 import { freePorts } from '@margay/launcher';
-import { createLogger, generateKeys, GrpcServer, KeyRing, ManagementServer, type GrpcHandlers } from '@margay/platform';
+import { createLogger, generateKeys, GrpcServer, KeyRing, ManagementServer } from '@margay/platform';
 import { EgressFixture } from './egress-fixture';
 import { startEgress } from './start-egress';
 
 /** tool-executor as far as the proxy knows it. */
-function executorHandlers(asked: string[]): GrpcHandlers<executorPb.ExecutorDefinition> {
-  const refuse = () => Promise.reject(new Error('not part of this spec'));
-  return {
-    listTools: refuse,
-    execute: () => {
-      throw new Error('not part of this spec');
-    },
-    calls: (stream) => void stream.end(),
-    cancelCall: refuse,
-    fenceSession: refuse,
-    placeAttachment: refuse,
-    listFiles: refuse,
-    release: refuse,
-    resolveCaller: async ({ sandboxId, token, sourceAddress }, context) => {
-      asked.push(`${context.principal().principal} ${sandboxId} ${sourceAddress}`);
-      if (token !== 'right') throw new UnauthenticatedError('egress_identity', 'Nobody.');
-      return { tenantId: 't1', sessionId: 's1', sandboxClass: 'default' };
-    },
-  };
-}
+const { resolveCaller } = executorPb.ExecutorDefinition.methods;
+const Known = { ...executorPb.ExecutorDefinition, methods: { resolveCaller } } as const;
 
 describe('the proxy on a network', () => {
   const fixture = new EgressFixture();
@@ -48,7 +30,13 @@ describe('the proxy on a network', () => {
     await generateKeys(keysFolder, ['egress', 'tool-executor']);
     const keys = await KeyRing.load(keysFolder, 'tool-executor');
     const executor = new GrpcServer({ listen: '127.0.0.1:0', keys, logger });
-    executor.add(executorPb.ExecutorDefinition, executorHandlers(asked));
+    executor.add(Known, {
+      resolveCaller: async ({ sandboxId, token, sourceAddress }, context) => {
+        asked.push(`${context.principal().principal} ${sandboxId} ${sourceAddress}`);
+        if (token !== 'right') throw new UnauthenticatedError('egress_identity', 'Nobody.');
+        return { tenantId: 't1', sessionId: 's1', sandboxClass: 'default' };
+      },
+    });
     const { port } = await executor.start();
     const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
     [proxyPort = 0] = await freePorts(1);

@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net';
+import { isIP, type BlockList } from 'node:net';
 import { z } from 'zod';
 import { isHostPattern } from './host-name';
 

@@ -31,6 +31,9 @@ describe('judging a target', () => {
   it('denies everything in the mode none, and lets nothing be wider than the operator allows', () => {
     expect(verdictOf({ mode: 'none', rules: [packages] }, at('packages.example.com'))).toBe('mode_none');
     expect(verdictOf({ mode: 'public' }, at('other.example'))).toBe('public');
+    expect(verdictOf({ mode: 'public' }, at('other.example', 8443))).toBe('public');
+    expect(verdictOf({ mode: 'public' }, reading('other.example', 'POST', '/'))).toBe('public');
+    expect(verdictOf({ mode: 'public' }, { ...reading('other.example', 'POST', '/'), port: 25 })).toBe('no_rule');
     expect(verdictOf({ mode: 'public' }, at('other.example'), 'allowlist')).toBe('no_rule');
     expect(verdictOf({ mode: 'allowlist', rules: [packages] }, at('packages.example.com'), 'none')).toBe('mode_none');
   });

@@ -16,16 +16,23 @@ export type Verdict =
 
 /** The name that `public` goes by where no rule matches. */
 export const PUBLIC_RULE = 'public';
+const HTTP_PORT = 80;
 
 /** The first rule that matches decides; without one nothing is allowed, unless everything public is. */
 export function judge(policy: EgressPolicy, maxMode: EgressMode, target: Target, caller: EgressCaller): Verdict {
   const mode = narrower(policy.mode, maxMode);
   if (mode === 'none') return { isAllowed: false, why: 'mode_none' };
   const rule = policy.rules.find((candidate) => concerns(candidate, target, caller));
-  if (!rule) return mode === 'public' ? { isAllowed: true, rule: PUBLIC_RULE } : { isAllowed: false, why: 'no_rule' };
+  if (!rule && mode === 'public' && isUsual(target)) return { isAllowed: true, rule: PUBLIC_RULE };
+  if (!rule) return { isAllowed: false, why: 'no_rule' };
   // Whether it would match cannot be seen, and a later, laxer rule must not decide in its stead.
   if (rule.intercept && !target.request) return { isAllowed: false, rule: rule.id, why: 'unreadable' };
   return { isAllowed: true, rule: rule.id };
+}
+
+/** Requests in the clear could pass for another protocol at its port; tunnels cannot, since they begin with TLS. */
+function isUsual({ port, request }: Target): boolean {
+  return !request || port === HTTP_PORT;
 }
 
 function narrower(one: EgressMode, other: EgressMode): EgressMode {

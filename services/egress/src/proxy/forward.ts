@@ -28,11 +28,10 @@ export async function forward(
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
     response.once('close', () => reject(new Error('the client left')));
   });
-  const sent = pipeline(request, new Meter(exchange.countUp), outgoing, { signal });
-  // A host may answer and close before it has read everything.
-  sent.catch(() => undefined);
+  // A host may answer before it has read everything; what breaks here is told by `answered`, too.
+  pipeline(request, new Meter(exchange.countUp), outgoing, { signal }).catch(() => undefined);
   try {
-    const answer = await Promise.race([answered, sent.then(() => answered)]);
+    const answer = await answered;
     refuseTooLong(exchange, answer);
     exchange.status = answer.statusCode ?? 0;
     response.sendDate = false;
