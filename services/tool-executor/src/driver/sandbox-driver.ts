@@ -15,13 +15,16 @@ export interface SandboxEndpoint {
   address: string;
   /** Who a grant for it must name. */
   audience: string;
-  /** Present where it speaks TLS: the SHA-256 of its certificate in hex; absent before the first contact. */
-  tls?: { fingerprint?: string | undefined };
+  /** Present where it speaks TLS; empty before the first contact. */
+  tls?: { fingerprint?: string | undefined; certificate?: string | undefined };
 }
 
 /** What the first contact with a sandbox found. */
 export interface Greeting {
+  /** SHA-256 of its certificate in hex; empty where it has none. */
   tlsFingerprint: string;
+  /** PEM. */
+  tlsCertificate: string;
 }
 
 export interface ClaimRequest {

@@ -1,6 +1,6 @@
 import { faultPoint } from '@margay/platform';
 import { isMargayError } from '@margay/errors';
-import type { Claim, ClaimRequest, Refusal, WaitReason } from '../driver/sandbox-driver';
+import type { Claim, ClaimRequest, Greeting, Refusal, WaitReason } from '../driver/sandbox-driver';
 import type { Endings } from './endings';
 import type { Pod } from './kubernetes-api';
 import { reasonOf, statusOf, type PodStatus } from './pod-status';
@@ -107,9 +107,9 @@ export class ColdClaim {
     request: ClaimRequest,
   ): Promise<SandboxRow | 'changed' | undefined> {
     const { sandboxes, settings } = this.context;
-    let tlsFingerprint: string;
+    let greeting: Greeting;
     try {
-      ({ tlsFingerprint } = await request.greet(refOf(row), endpointOf({ ...row, ip })));
+      greeting = await request.greet(refOf(row), endpointOf({ ...row, ip }));
     } catch (error) {
       // It does not listen yet.
       if (isMargayError(error) && (error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED'))
@@ -118,7 +118,8 @@ export class ColdClaim {
     }
     await faultPoint('sandbox.before-ready', () => detailOf(row));
     const now = new Date();
-    const found = { ip, tlsFingerprint, readyAt: now, lastActiveAt: now, grantKid: settings.grantKid };
+    const { tlsFingerprint, tlsCertificate } = greeting;
+    const found = { ip, tlsFingerprint, tlsCertificate, readyAt: now, lastActiveAt: now, grantKid: settings.grantKid };
     const ready = await sandboxes.change(row, { state: 'ready', ...found, ...(node === undefined ? {} : { node }) });
     if (ready === 'changed' || ready === 'taken') return 'changed';
     await faultPoint('sandbox.after-ready', () => detailOf(row));

@@ -78,9 +78,10 @@ export class KubernetesDriver extends SandboxDriver {
   async claim(request: ClaimRequest): Promise<Claim> {
     const { tenantId, sessionId, minimum, workspace } = request;
     if (workspace.kind === 'path') throw externalPath();
-    if (isLowerEpoch(minimum, await this.ledger.raise(tenantId, sessionId, minimum))) throw staleEpoch();
-    for (let left = LOOKS; left > 0; left -= 1) {
-      const row = await this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
+    const find = () => this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
+    const [highest, first] = await Promise.all([this.ledger.raise(tenantId, sessionId, minimum), find()]);
+    if (isLowerEpoch(minimum, highest)) throw staleEpoch();
+    for (let left = LOOKS, row = first; left > 0; left -= 1, row = await find()) {
       if (row && row.tenantId !== tenantId) throw bound();
       if (row && row.workspaceId !== workspaceIdOf(tenantId, keyOf(request))) {
         await this.endings.end(row, 'released', 'other workspace');
@@ -124,8 +125,8 @@ export class KubernetesDriver extends SandboxDriver {
 
   private async begin(request: ClaimRequest): Promise<Claim | undefined> {
     const { tenantId } = request;
-    if (!(await this.makeRoom(tenantId))) return tenantLimit(this.context.settings.tenantMax);
-    const workspace = await this.workspaceOf(request);
+    const [hasRoom, workspace] = await Promise.all([this.makeRoom(tenantId), this.workspaceOf(request)]);
+    if (!hasRoom) return tenantLimit(this.context.settings.tenantMax);
     const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace);
     if (warm === 'taken') return undefined;
     if (warm) return claimOf(await this.warm.finish(warm, request), 'warm');

@@ -60,7 +60,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
     await pods.start();
     if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
-    const sweeps = sweepsOf(context, driver, { config, leases, onRemoved: metrics.removed });
+    const sweeps = sweepsOf(context, driver, { config, leases, metrics });
     for (const sweep of sweeps) sweep.start();
     const removeCheck = management.registerCheck('kubernetes', 'ready', () =>
       pods.failure === undefined ? undefined : { degraded: 'the Kubernetes API does not answer; new sandboxes wait' },
@@ -126,7 +126,8 @@ function probeWith(grants: SandboxGrants): Probe {
     try {
       const nobody = { tenantId: 'system', storeGeneration: 0, epoch: 0 };
       await connection.hello(await grants.token({ sandboxId: endpoint.audience, ...nobody }));
-      return { tlsFingerprint: connection.tlsFingerprint };
+      const { tlsFingerprint, tlsCertificate } = connection;
+      return { tlsFingerprint, tlsCertificate };
     } finally {
       connection.close();
     }
@@ -136,15 +137,11 @@ function probeWith(grants: SandboxGrants): Probe {
 function sweepsOf(
   context: SandboxContext,
   driver: KubernetesDriver,
-  {
-    config,
-    leases,
-    onRemoved,
-  }: { config: ToolExecutorConfig; leases: LeaseRepository; onRemoved: (kind: string) => void },
+  { config, leases, metrics }: { config: ToolExecutorConfig; leases: LeaseRepository; metrics: KubernetesMetrics },
 ): LeasedSweep[] {
   const { settings, sandboxes, logger } = context;
   const idleMs = config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000;
-  const collection = new Collection(context, driver.endings, { idleMs, onRemoved });
+  const collection = new Collection(context, driver.endings, { idleMs, onRemoved: metrics.removed });
   const collect = { name: 'sandbox-gc', everyMs: config.MARGAY_SANDBOX_COLLECT_SECONDS * 1_000 };
   const pools = settings.classNames.map((name) => ({
     name: `pool/${settings.poolOf(name)}`,
@@ -153,7 +150,8 @@ function sweepsOf(
       const now = Date.now();
       const recent = await sandboxes.listRecent(settings.poolOf(name), new Date(now - TARGET_WINDOW_MS));
       const target = poolTarget(recent, settings.class(name), now);
-      await driver.ensurePool({ class: name, specHash: settings.specHashOf(name), target });
+      const specHash = settings.specHashOf(name);
+      metrics.pooled(name, await driver.ensurePool({ class: name, specHash, target }));
       return 0;
     },
   }));

@@ -7,7 +7,11 @@ export function refOf({ _id: sandboxId, tenantId, sessionId = '' }: SandboxRow):
 }
 
 /** Its pod's own address: no Service stands before it. */
-export function endpointOf({ ip = '', podUid = '', tlsFingerprint }: SandboxRow): SandboxEndpoint {
+export function endpointOf({ ip = '', podUid = '', tlsFingerprint, tlsCertificate }: SandboxRow): SandboxEndpoint {
   const host = ip.includes(':') ? `[${ip}]` : ip;
-  return { address: `${host}:${SANDBOX_PORT}`, audience: podUid, tls: { fingerprint: tlsFingerprint } };
+  return {
+    address: `${host}:${SANDBOX_PORT}`,
+    audience: podUid,
+    tls: { fingerprint: tlsFingerprint, certificate: tlsCertificate },
+  };
 }

@@ -38,6 +38,8 @@ export interface SandboxRow {
   node?: string;
   ip?: string;
   tlsFingerprint?: string;
+  /** PEM; whoever has it needs no second handshake to pin it. */
+  tlsCertificate?: string;
   grantKid?: string;
   volume?: VolumeRef;
   /** When its pod was made. */

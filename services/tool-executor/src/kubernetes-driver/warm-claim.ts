@@ -28,7 +28,10 @@ export class WarmClaim {
     const { sandboxes, settings } = this.context;
     const { tenantId, sessionId } = request;
     const specHash = settings.specHashOf(workspace.class);
-    const warm = await sandboxes.oldestWarm(settings.poolOf(workspace.class), CANDIDATES);
+    const [warm, attempt] = await Promise.all([
+      sandboxes.oldestWarm(settings.poolOf(workspace.class), CANDIDATES),
+      this.nextAttempt(request),
+    ]);
     const usable = warm.filter((row) => row.specHash === specHash && this.isThere(row));
     for (let left = TRIES; left > 0 && usable.length > 0; left -= 1) {
       const [row] = usable.splice(randomInt(usable.length), 1) as [SandboxRow];
@@ -39,7 +42,7 @@ export class WarmClaim {
         sessionId,
         workspaceId: workspace._id,
         claimKey: claimKeyOf(sessionId, workspace.class),
-        attempt: await this.nextAttempt(request),
+        attempt,
         claimedAt: now,
         lastActiveAt: now,
       });

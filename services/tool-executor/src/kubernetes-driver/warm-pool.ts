@@ -69,14 +69,9 @@ export class WarmPool {
   private async greet(row: SandboxRow, ip: string, node = ''): Promise<SandboxRow | undefined> {
     const greeting = await this.parts.probe(endpointOf({ ...row, ip })).catch(() => undefined); // it may not listen yet
     if (!greeting) return undefined;
-    const { tlsFingerprint } = greeting;
-    const warm = await this.context.sandboxes.change(row, {
-      state: 'warm',
-      ip,
-      node,
-      tlsFingerprint,
-      readyAt: new Date(),
-    });
+    const { tlsFingerprint, tlsCertificate } = greeting;
+    const found = { ip, node, tlsFingerprint, tlsCertificate, readyAt: new Date() };
+    const warm = await this.context.sandboxes.change(row, { state: 'warm', ...found });
     this.health.delete(row.pool);
     this.pings.set(row._id, performance.now());
     return typeof warm === 'string' ? undefined : warm;

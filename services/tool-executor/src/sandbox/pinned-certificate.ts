@@ -11,6 +11,17 @@ export interface PinnedCertificate {
   fingerprint: string;
 }
 
+/** The one that was pinned, if it was kept whole: then nobody needs to ask for it. */
+export function knownCertificate(pinned: {
+  fingerprint?: string | undefined;
+  certificate?: string | undefined;
+}): PinnedCertificate | undefined {
+  const { fingerprint, certificate } = pinned;
+  if (!fingerprint || !certificate) return undefined;
+  const isSame = fingerprintOf(new X509Certificate(certificate).raw) === fingerprint;
+  return isSame ? { pem: certificate, fingerprint } : undefined;
+}
+
 /**
  * The certificate that a sandbox shows. Sandboxes make their own, so the first contact decides what is pinned; a reused
  * address cannot answer for another sandbox afterwards.
@@ -18,7 +29,7 @@ export interface PinnedCertificate {
  */
 export async function pinnedCertificate(address: string, pinned?: string): Promise<PinnedCertificate> {
   const der = await shownBy(address);
-  const fingerprint = createHash('sha256').update(der).digest('hex');
+  const fingerprint = fingerprintOf(der);
   if (pinned !== undefined && pinned !== fingerprint) {
     throw new PermissionDeniedError(
       'sandbox_certificate',
@@ -27,6 +38,8 @@ export async function pinnedCertificate(address: string, pinned?: string): Promi
   }
   return { pem: new X509Certificate(der).toString(), fingerprint };
 }
+
+const fingerprintOf = (der: Buffer): string => createHash('sha256').update(der).digest('hex');
 
 async function shownBy(address: string): Promise<Buffer> {
   const at = address.lastIndexOf(':');

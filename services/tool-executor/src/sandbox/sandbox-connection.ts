@@ -2,7 +2,7 @@ import { sandboxdPb } from '@margay/contracts';
 import { grpcClient, type GrpcClient } from '@margay/platform';
 import { CallStream } from '@margay/platform/calls';
 import type { SandboxEndpoint } from '../driver/sandbox-driver';
-import { pinnedCertificate } from './pinned-certificate';
+import { knownCertificate, pinnedCertificate } from './pinned-certificate';
 
 type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
 
@@ -16,18 +16,19 @@ export class SandboxConnection {
   private constructor(
     readonly client: SandboxdClient,
     readonly audience: string,
-    /** Empty on a Unix socket. */
+    /** Both are empty on a Unix socket. */
     readonly tlsFingerprint: string,
+    readonly tlsCertificate: string,
   ) {
     this.calls = new CallStream(() => client.calls());
   }
 
   /** Nothing has been asked of it yet. */
   static async open({ address, audience, tls }: SandboxEndpoint): Promise<SandboxConnection> {
-    if (!tls) return new SandboxConnection(grpcClient(sandboxdPb.SandboxdDefinition, address), audience, '');
-    const { pem, fingerprint } = await pinnedCertificate(address, tls.fingerprint);
+    if (!tls) return new SandboxConnection(grpcClient(sandboxdPb.SandboxdDefinition, address), audience, '', '');
+    const { pem, fingerprint } = knownCertificate(tls) ?? (await pinnedCertificate(address, tls.fingerprint));
     const client = grpcClient(sandboxdPb.SandboxdDefinition, address, { pinnedCertificate: pem });
-    return new SandboxConnection(client, audience, fingerprint);
+    return new SandboxConnection(client, audience, fingerprint, pem);
   }
 
   /** Binds the sandbox to the session of the grant. @returns what tells this life of it from others */

@@ -7,12 +7,19 @@ import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { createLogger } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { ExecutorFixture } from '../../executor-fixture';
-import { LABEL } from '../labels';
+import { readClasses } from '../classes';
+import { KubernetesApi } from '../kubernetes-api';
+import { LABEL, selectorOf } from '../labels';
+import { PoolSettings } from '../pool-settings';
+import type { SandboxContext } from '../sandbox-context';
+import { SandboxRepository } from '../sandbox.repository';
+import { WorkspaceRepository } from '../workspace.repository';
 import type { SandboxRow } from '../sandbox-row';
 import { FakeCluster, type FakeObject } from './fake-cluster';
 import { FakeKubelet } from './fake-kubelet';
 
 const NAMESPACE = 'test';
+const INSTALL = 'spec';
 
 /** For specs: replicas of tool-executor on a false cluster whose pods are real daemons, with a real store. */
 export class ClusterFixture {
@@ -42,21 +49,46 @@ export class ClusterFixture {
   async replica(warm: number, more: Record<string, string> = {}): Promise<ExecutorFixture> {
     const fixture = new ExecutorFixture(this.replicas[0]?.keysFolder);
     this.replicas.push(fixture);
-    await fixture.start({
+    await fixture.start({ ...this.environment(warm), ...more });
+    this.startKubelet(fixture.entry);
+    return fixture;
+  }
+
+  /** What tool-executor needs to know of it. @param warm how many sandboxes wait */
+  environment(warm: number): Record<string, string> {
+    return {
       MARGAY_SANDBOX_DRIVER: 'kubernetes',
       MARGAY_KUBECONFIG: this.kubeconfig(),
       MARGAY_WORKSPACES_NAMESPACE: NAMESPACE,
-      MARGAY_INSTALL_ID: 'spec',
+      MARGAY_INSTALL_ID: INSTALL,
       MARGAY_SANDBOX_IMAGE: 'spec.test/sandbox:1',
       MARGAY_SANDBOX_CLASSES_FILE: this.classes(warm),
       MARGAY_SANDBOX_POOL_SECONDS: '0.2',
       MARGAY_MONGODB_URL: this.store?.url ?? '',
       MARGAY_MONGODB_DATABASE: this.database,
-      ...more,
-    });
+    };
+  }
+
+  /** @param bundle the daemon that pods run */
+  startKubelet(bundle: string): void {
     const { folder, firstAddress, cluster } = this;
-    this.kubelet ??= new FakeKubelet(cluster, { folder, bundle: fixture.entry, firstAddress });
-    return fixture;
+    this.kubelet ??= new FakeKubelet(cluster, { folder, bundle, firstAddress });
+  }
+
+  /** The driver's parts on this cluster and store, none of them running. */
+  async context(): Promise<SandboxContext> {
+    const { db } = this.mongo?.connection ?? {};
+    if (!db) throw new Error('start the fixture first');
+    const api = await KubernetesApi.open({ kubeconfigFile: this.kubeconfig(), namespace: NAMESPACE });
+    const sandboxes = new SandboxRepository(db.collection('sandboxes'));
+    const workspaces = new WorkspaceRepository(db.collection('workspaces'));
+    await sandboxes.createIndexes();
+    await workspaces.createIndexes();
+    const pod = { install: INSTALL, image: 'spec', pullPolicy: 'Never', pullSecrets: [], trust: 'keys' } as const;
+    const classes = readClasses(this.classes(0));
+    const settings = new PoolSettings({ namespace: NAMESPACE, classes, pod, grantKid: 'k1', tenantMax: 20 });
+    const logger = createLogger({ level: 'off' });
+    return { api, pods: api.watchPods(selectorOf(INSTALL)), sandboxes, workspaces, settings, logger };
   }
 
   get url(): string {

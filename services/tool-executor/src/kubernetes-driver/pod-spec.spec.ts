@@ -1,0 +1,95 @@
+import { DEFAULT_CLASSES, type SandboxClass } from './classes';
+import { podOf, volumeClaimOf, type PodRequest, type PodSettings } from './pod-spec';
+
+const settings: PodSettings = {
+  install: 'spec',
+  image: 'spec.test/sandbox@sha256:0',
+  pullPolicy: 'IfNotPresent',
+  pullSecrets: ['pull'],
+  trust: 'PUBLIC KEYS',
+};
+const classOf = (name: string): SandboxClass => DEFAULT_CLASSES[name] as SandboxClass;
+const request = (more: Partial<PodRequest> = {}): PodRequest => ({
+  sandboxId: 'a'.repeat(20),
+  podName: `mg-${'a'.repeat(20)}`,
+  className: 'default',
+  class: classOf('default'),
+  ...more,
+});
+const bound = { tenantId: 't1', sessionId: 's1', workspaceId: 'w'.repeat(32) };
+
+describe('the pod of a sandbox', () => {
+  const { spec, metadata } = podOf(request({ volumeName: 'v' }), settings);
+  const [container] = spec?.containers ?? [];
+
+  it('has an identity that is nobody outside, and no account in the cluster', () => {
+    expect(spec).toMatchObject({ automountServiceAccountToken: false, enableServiceLinks: false });
+    expect(spec?.securityContext).toEqual({
+      runAsNonRoot: true,
+      runAsUser: 1000,
+      runAsGroup: 1000,
+      fsGroup: 1000,
+      fsGroupChangePolicy: 'OnRootMismatch',
+      seccompProfile: { type: 'RuntimeDefault' },
+    });
+  });
+
+  it('has no privileges, no host and a root that cannot be written', () => {
+    expect(container?.securityContext).toMatchObject({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ['ALL'] },
+    });
+    for (const field of ['hostNetwork', 'hostPID', 'hostIPC']) expect(spec).not.toHaveProperty(field);
+    for (const volume of spec?.volumes ?? []) {
+      expect(Object.keys(volume).sort()).toEqual(
+        volume.name === 'workspace' ? ['name', 'persistentVolumeClaim'] : ['emptyDir', 'name'],
+      );
+      if (volume.emptyDir) expect(volume.emptyDir.sizeLimit).toMatch(/^\d+[MG]i$/);
+    }
+  });
+
+  it('has limits of everything, names nothing, and lives until it is deleted', () => {
+    expect(container?.resources?.limits).toEqual({ cpu: '1', memory: '2Gi', 'ephemeral-storage': '4952Mi' });
+    expect(spec).toMatchObject({ dnsPolicy: 'None', dnsConfig: { nameservers: ['127.0.0.1'] } });
+    expect(spec).toMatchObject({ restartPolicy: 'Always', terminationGracePeriodSeconds: 90 });
+    expect(container?.startupProbe?.tcpSocket).toEqual({ port: 7777 });
+  });
+
+  it('is given public keys and its own UID, and nothing secret', () => {
+    const id = container?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_ID');
+    expect(id?.valueFrom).toEqual({ fieldRef: { fieldPath: 'metadata.uid' } });
+    expect(container?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_TRUST')?.value).toBe('PUBLIC KEYS');
+    expect(JSON.stringify(container?.env)).not.toMatch(/secretKeyRef|PRIVATE|PASSWORD|TOKEN/);
+  });
+
+  it('names its session only when it has one, in values that labels can hold', () => {
+    expect(Object.keys(metadata?.labels ?? {})).not.toContain('margay.dev/session-id');
+    const labels = podOf(request({ bound: { ...bound, tenantId: 'Ada & Söhne' } }), settings).metadata?.labels;
+    expect(labels).toMatchObject({ 'margay.dev/session-id': 's1', 'margay.dev/egress': 'proxy' });
+    expect(labels?.['margay.dev/tenant-id']).toMatch(/^[0-9a-f]{40}$/);
+  });
+
+  it('goes where the volume of its workspace is, unless any node can mount that', () => {
+    const term = { topologyKey: 'kubernetes.io/hostname' };
+    const once = podOf(request({ bound, volumeName: 'v' }), settings);
+    const required = once.spec?.affinity?.podAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+    expect(required).toEqual([expect.objectContaining(term)]);
+    const many: SandboxClass = { ...classOf('default'), accessMode: 'ReadWriteMany' };
+    expect(podOf(request({ bound, volumeName: 'v', class: many }), settings).spec?.affinity).toBeUndefined();
+  });
+
+  it('keeps its files in a folder of its own where the class says so', () => {
+    const pod = podOf(request({ class: classOf('strict') }), settings);
+    expect(pod.spec?.volumes?.[0]).toEqual({ name: 'workspace', emptyDir: { sizeLimit: '1Gi' } });
+  });
+});
+
+describe('the volume of a workspace', () => {
+  it("carries the workspace's label and never a session's", () => {
+    const { metadata, spec } = volumeClaimOf(request({ bound }), 'spec');
+    expect(metadata?.labels).toMatchObject({ 'margay.dev/workspace-id': bound.workspaceId });
+    expect(metadata?.labels).not.toHaveProperty('margay.dev/session-id');
+    expect(spec?.resources?.requests).toEqual({ storage: '10Gi' });
+  });
+});

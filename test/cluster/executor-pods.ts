@@ -1,0 +1,272 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { executorPb, type RunGrant } from '@margay/contracts';
+import { generateKeys, grpcClient, KeyRing, systemPrincipal, type GrpcClient } from '@margay/platform';
+import type { ClusterHarness, Manifest } from './harness';
+import { CONTAINER_SECURITY, POD_SECURITY } from './pods';
+
+export type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
+
+export interface Heard {
+  output: string;
+  incarnation: string;
+  waits: executorPb.ExecuteWaiting[];
+  finished?: executorPb.ExecuteFinished;
+}
+
+interface RunningExecutor {
+  client: ExecutorClient;
+  metrics: () => Promise<string>;
+}
+
+export const TENANT = 'acme';
+const DATABASE = 'margay_g0';
+const GRPC_PORT = 9090;
+const MANAGEMENT_PORT = 9464;
+
+/** tool-executor in pods of a namespace, with a store, and sandboxes in another one. */
+export class ExecutorPods {
+  readonly install: string;
+  private folder = '';
+  private session!: KeyRing;
+  private readonly forwards: ChildProcess[] = [];
+  private readonly clients: ExecutorClient[] = [];
+  private calls = 0;
+
+  private constructor(
+    private readonly cluster: ClusterHarness,
+    readonly home: string,
+    /** Where sandboxes are. */
+    readonly boxes: string,
+  ) {
+    this.install = home;
+  }
+
+  /** @param classes sandbox classes, as the operator writes them */
+  static async open(cluster: ClusterHarness, classes: object): Promise<ExecutorPods> {
+    const pods = new ExecutorPods(cluster, await cluster.namespace('executor'), await cluster.namespace('boxes'));
+    pods.folder = await mkdtemp(join(tmpdir(), 'margay-executor-'));
+    await generateKeys(pods.folder, ['session', 'tool-executor']);
+    pods.session = await KeyRing.load(pods.folder, 'session');
+    await cluster.apply(...(await pods.surroundings(classes)));
+    await cluster.waitFor(pods.home, 'pod/store', 'condition=Ready');
+    return pods;
+  }
+
+  /** Starts one and connects to it. */
+  async start(name: string, environment: Record<string, string> = {}): Promise<RunningExecutor> {
+    await this.cluster.apply(this.pod(name, environment));
+    await this.cluster.waitFor(this.home, `pod/${name}`, 'condition=Ready');
+    const [grpc = 0, management = 0] = await this.forward(name, [GRPC_PORT, MANAGEMENT_PORT]);
+    const client = grpcClient(executorPb.ExecutorDefinition, `127.0.0.1:${grpc}`, { keys: this.session });
+    this.clients.push(client);
+    const metrics = async () => (await fetch(`http://127.0.0.1:${management}/metrics`)).text();
+    return { client, metrics };
+  }
+
+  get principal() {
+    return { principal: systemPrincipal('session', TENANT) };
+  }
+
+  /** Runs a shell command to its end as a call of that session. */
+  async shell(client: ExecutorClient, sessionId: string, command: string, incarnation = ''): Promise<Heard> {
+    this.calls += 1;
+    const callId = `${sessionId}.1.0.${this.calls}`;
+    const argsJson = JSON.stringify({ command });
+    const request = { callId, toolId: 'aider_shell_tool', argsJson, timeoutMs: 0, fromOffset: 0, incarnation };
+    const heard: Heard = { output: '', incarnation, waits: [] };
+    for await (const { message } of client.execute(request, { grant: await this.grant(sessionId) })) {
+      if (message?.$case === 'started') heard.incarnation = message.value.incarnation;
+      if (message?.$case === 'waiting') heard.waits.push(message.value);
+      if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();
+      if (message?.$case === 'finished') heard.finished = message.value;
+    }
+    return heard;
+  }
+
+  async end(client: ExecutorClient, sessionId: string): Promise<void> {
+    await client.release({ sessionId }, this.principal);
+  }
+
+  /** Names of what carries a session's label. */
+  async labelled(sessionId: string): Promise<string[]> {
+    const selector = `margay.dev/session-id=${sessionId}`;
+    const kinds = 'pods,persistentvolumeclaims,secrets,services';
+    const names = await this.cluster.kubectl(['-n', this.boxes, 'get', kinds, '-l', selector, '-o', 'name']);
+    return names.split('\n').filter((name) => name !== '');
+  }
+
+  /** Names of sandboxes that wait and are ready. */
+  async waiting(): Promise<string[]> {
+    const selector = '!margay.dev/session-id,margay.dev/sandbox-id';
+    const names = await this.cluster.kubectl(['-n', this.boxes, 'get', 'pods', '-l', selector, '-o', 'name']);
+    return names.split('\n').filter((name) => name !== '');
+  }
+
+  async close(): Promise<void> {
+    for (const client of this.clients) client.close();
+    for (const forward of this.forwards) if (forward.exitCode === null) forward.kill('SIGKILL');
+    if (this.folder !== '') await rm(this.folder, { recursive: true, force: true });
+  }
+
+  private grant(sessionId: string): Promise<string> {
+    const grant: RunGrant = {
+      v: 1,
+      tenantId: TENANT,
+      sessionId,
+      runId: `${sessionId}-run`,
+      epoch: 1,
+      storeGeneration: 0,
+      principal: 'user:ada',
+      workspace: { kind: 'own' },
+    };
+    return this.session.signRunGrant(grant);
+  }
+
+  /** The local ports that lead to those of a pod, as long as the command runs. */
+  private async forward(pod: string, ports: number[]): Promise<number[]> {
+    const args = ['-n', this.home, 'port-forward', `pod/${pod}`, ...ports.map((port) => `:${port}`)];
+    const binary = process.env.MARGAY_TEST_CLUSTER_BINARY;
+    const child = binary ? spawn(binary, ['kubectl', ...args]) : spawn('kubectl', args);
+    this.forwards.push(child);
+    const found = new Map<number, number>();
+    for await (const line of createInterface(child.stdout)) {
+      const [, local, remote] = /127\.0\.0\.1:(\d+) -> (\d+)/.exec(line) ?? [];
+      if (local !== undefined) found.set(Number(remote), Number(local));
+      if (found.size === ports.length) break;
+    }
+    if (found.size < ports.length) {
+      await once(child, 'close');
+      throw new Error(`the ports of ${pod} could not be forwarded`);
+    }
+    return ports.map((port) => found.get(port) ?? 0);
+  }
+
+  private async surroundings(classes: object): Promise<Manifest[]> {
+    const files = await readdir(this.folder);
+    const read = async (name: string) => [name, await readFile(join(this.folder, name), 'utf8')] as const;
+    const keys = Object.fromEntries(await Promise.all(files.map(read)));
+    const role = { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'executor' };
+    const resources = ['pods', 'persistentvolumeclaims'];
+    const verbs = ['get', 'list', 'watch', 'create', 'patch', 'delete'];
+    return [
+      { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'executor', namespace: this.home } },
+      {
+        apiVersion: 'rbac.authorization.k8s.io/v1',
+        kind: 'Role',
+        metadata: { name: 'executor', namespace: this.boxes },
+        rules: [
+          { apiGroups: [''], resources, verbs },
+          { apiGroups: [''], resources: ['events', 'resourcequotas'], verbs: ['get', 'list', 'watch'] },
+        ],
+      },
+      {
+        apiVersion: 'rbac.authorization.k8s.io/v1',
+        kind: 'RoleBinding',
+        metadata: { name: 'executor', namespace: this.boxes },
+        roleRef: role,
+        subjects: [{ kind: 'ServiceAccount', name: 'executor', namespace: this.home }],
+      },
+      { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'keys', namespace: this.home }, stringData: keys },
+      {
+        apiVersion: 'v1',
+        kind: 'ConfigMap',
+        metadata: { name: 'classes', namespace: this.home },
+        data: { 'classes.yaml': JSON.stringify(classes) },
+      },
+      ...this.store(),
+    ];
+  }
+
+  private store(): Manifest[] {
+    const labels = { app: 'store' };
+    const container = {
+      name: 'store',
+      image: this.cluster.image('store'),
+      imagePullPolicy: this.cluster.imagePullPolicy,
+      ports: [{ containerPort: 27017 }],
+      readinessProbe: { tcpSocket: { port: 27017 }, periodSeconds: 1 },
+      securityContext: CONTAINER_SECURITY,
+      volumeMounts: [
+        { name: 'data', mountPath: '/data/db' },
+        { name: 'config', mountPath: '/data/configdb' },
+        { name: 'tmp', mountPath: '/tmp' },
+      ],
+    };
+    const volumes = ['data', 'config', 'tmp'].map((name) => ({ name, emptyDir: {} }));
+    const spec = {
+      securityContext: POD_SECURITY,
+      automountServiceAccountToken: false,
+      containers: [container],
+      volumes,
+    };
+    return [
+      { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'store', namespace: this.home, labels }, spec },
+      {
+        apiVersion: 'v1',
+        kind: 'Service',
+        metadata: { name: 'store', namespace: this.home },
+        spec: { selector: labels, ports: [{ port: 27017 }] },
+      },
+    ];
+  }
+
+  private pod(name: string, environment: Record<string, string>): Manifest {
+    const env = {
+      HOME: '/tmp',
+      MARGAY_MANAGEMENT_LISTEN: `0.0.0.0:${MANAGEMENT_PORT}`,
+      MARGAY_KEYS_DIR: '/margay/keys',
+      MARGAY_TOOL_EXECUTOR_LISTEN: `0.0.0.0:${GRPC_PORT}`,
+      MARGAY_HOME: '/tmp/margay',
+      MARGAY_MONGODB_URL: 'mongodb://store:27017/?directConnection=true',
+      MARGAY_MONGODB_DATABASE: DATABASE,
+      MARGAY_SANDBOX_DRIVER: 'kubernetes',
+      MARGAY_WORKSPACES_NAMESPACE: this.boxes,
+      MARGAY_INSTALL_ID: this.install,
+      MARGAY_SANDBOX_IMAGE: this.cluster.image('margay-sandbox'),
+      MARGAY_SANDBOX_PULL_POLICY: this.cluster.imagePullPolicy,
+      MARGAY_SANDBOX_CLASSES_FILE: '/margay/classes/classes.yaml',
+      MARGAY_SANDBOX_POOL_SECONDS: '1',
+      MARGAY_SANDBOX_COLLECT_SECONDS: '5',
+      ...environment,
+    };
+    const container = {
+      name: 'executor',
+      image: this.cluster.image('margay'),
+      imagePullPolicy: this.cluster.imagePullPolicy,
+      args: ['--services', 'tool-executor'],
+      env: Object.entries(env).map(([key, value]) => ({ name: key, value })),
+      readinessProbe: { httpGet: { path: '/readyz', port: MANAGEMENT_PORT }, periodSeconds: 1 },
+      securityContext: CONTAINER_SECURITY,
+      volumeMounts: [
+        { name: 'tmp', mountPath: '/tmp' },
+        { name: 'keys', mountPath: '/margay/keys', readOnly: true },
+        { name: 'classes', mountPath: '/margay/classes', readOnly: true },
+      ],
+    };
+    return {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: this.home, labels: { app: name } },
+      spec: {
+        serviceAccountName: 'executor',
+        enableServiceLinks: false,
+        restartPolicy: 'Never',
+        // The first process of a container cannot kill itself, which faults do.
+        shareProcessNamespace: true,
+        terminationGracePeriodSeconds: 10,
+        securityContext: POD_SECURITY,
+        containers: [container],
+        volumes: [
+          { name: 'tmp', emptyDir: {} },
+          { name: 'keys', secret: { secretName: 'keys' } },
+          { name: 'classes', configMap: { name: 'classes' } },
+        ],
+      },
+    };
+  }
+}

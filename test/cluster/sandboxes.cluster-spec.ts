@@ -1,0 +1,256 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ExecutorPods, type ExecutorClient } from './executor-pods';
+import { ClusterHarness } from './harness';
+import { nodePod } from './pods';
+
+jest.setTimeout(300_000);
+
+const CLASS = {
+  cpu: { request: '50m', limit: '1' },
+  memory: { request: '64Mi', limit: '512Mi' },
+  workspace: '256Mi',
+  scratch: '256Mi',
+  egress: 'none',
+};
+/** The pool is looked at, and counted, once within so long. */
+const POOL_MS = 2_500;
+/** By then what has no record is collected. */
+const COLLECTED_MS = 80_000;
+const cluster = new ClusterHarness();
+const opened: ExecutorPods[] = [];
+afterAll(async () => {
+  for (const pods of opened) await pods.close();
+  await cluster.stop();
+});
+
+async function open(storage: 'volume' | 'snapshot', warm: number): Promise<ExecutorPods> {
+  const pods = await ExecutorPods.open(cluster, { default: { ...CLASS, storage, warm: { min: warm, max: warm } } });
+  opened.push(pods);
+  return pods;
+}
+
+const soon = (what: string, check: () => Promise<void>, timeoutMs = 60_000) => cluster.until(what, check, timeoutMs);
+
+/** What we asked of the API server for the sandboxes of one namespace, in order. */
+async function writesTo(namespace: string): Promise<string[]> {
+  const writes = (await cluster.auditedWrites()).filter((write) => write.namespace === namespace);
+  const ours = writes.filter(({ user, code = 200 }) => /:executor$/.test(user) && code < 300);
+  return ours.map(({ verb, resource, name = '' }) => `${verb} ${resource} ${name}`);
+}
+
+async function podOf(pods: ExecutorPods, sessionId: string): Promise<string> {
+  const names = (await pods.labelled(sessionId)).filter((name) => name.startsWith('pod/'));
+  expect(names).toHaveLength(1);
+  return (names[0] ?? '').slice('pod/'.length);
+}
+
+describe('a waiting sandbox', () => {
+  let pods: ExecutorPods;
+  let client: ExecutorClient;
+  let metrics: () => Promise<string>;
+  beforeAll(async () => {
+    pods = await open('volume', 4);
+    ({ client, metrics } = await pods.start('one'));
+    await soon('four wait', async () => expect(await warmCount(metrics)).toBe(4), 120_000);
+  });
+
+  it('serves the first call of a session at once, for five writes of ours in its life', async () => {
+    const times: number[] = [];
+    for (let turn = 1; turn <= 8; turn += 1) {
+      const startedAt = performance.now();
+      const heard = await pods.shell(client, `warm${turn}`, 'echo hello');
+      times.push(performance.now() - startedAt);
+      expect(heard).toMatchObject({ output: 'hello\n', waits: [] });
+      await sleep(POOL_MS);
+      await soon('others wait', async () => expect(await warmCount(metrics)).toBe(4));
+    }
+    const text = await metrics();
+    expect(text).toMatch(/claim_duration_seconds_count\{class="default",path="warm"\} 8/);
+    const name = await podOf(pods, 'warm1');
+    await pods.end(client, 'warm1');
+    await soon('nothing is left', async () => expect(await pods.labelled('warm1')).toEqual([]));
+    const its = (await writesTo(pods.boxes)).filter((write) => write.endsWith(name));
+    expect(its.map((write) => write.split(' ').slice(0, 2).join(' '))).toEqual([
+      'create persistentvolumeclaims',
+      'create pods',
+      'patch pods',
+      'patch persistentvolumeclaims',
+      'delete pods',
+    ]);
+    times.sort((a, b) => a - b);
+    const at = (share: number) => Math.round(times[Math.floor((times.length - 1) * share)] ?? 0);
+    console.log(`warm claim -> first result over a port-forward: p50 ${at(0.5)} ms, max ${at(1)} ms; ${claims(text)}`);
+  });
+
+  it('is one for twenty calls at once, at two replicas', async () => {
+    const other = (await pods.start('two')).client;
+    const calls = Array.from({ length: 20 }, (_, n) =>
+      pods.shell(n % 2 === 0 ? client : other, 'crowd', 'echo x >> count'),
+    );
+    for (const { finished } of await Promise.all(calls)) expect(finished?.status).toBe('ok');
+    await podOf(pods, 'crowd');
+    expect((await pods.shell(other, 'crowd', 'wc -l < count')).output.trim()).toBe('20');
+  });
+
+  it('leaves its files to the next one of the session', async () => {
+    await pods.shell(client, 'kept', 'echo kept > file');
+    const first = await podOf(pods, 'kept');
+    await pods.end(client, 'kept');
+    await soon('it is gone', async () => expect(await pods.labelled('kept')).toEqual([]));
+    expect((await pods.shell(client, 'kept', 'cat file')).output).toBe('kept\n');
+    expect(await podOf(pods, 'kept')).not.toBe(first);
+  });
+});
+
+describe('a session without a waiting sandbox', () => {
+  let pods: ExecutorPods;
+  let client: ExecutorClient;
+  beforeAll(async () => {
+    pods = await open('snapshot', 0);
+    ({ client } = await pods.start('one'));
+  });
+
+  it('goes on in another pod when its own is deleted in mid-command', async () => {
+    const { incarnation } = await pods.shell(client, 'lost', 'echo first');
+    const running = pods.shell(client, 'lost', 'echo up > up; sleep 120', incarnation);
+    await soon('it runs', async () => expect((await pods.shell(client, 'lost', 'cat up')).output).toBe('up\n'));
+    const name = await podOf(pods, 'lost');
+    await cluster.kubectl(['-n', pods.boxes, 'delete', 'pod', name, '--grace-period=0', '--force']);
+    expect((await running).finished).toMatchObject({ status: 'unknown' });
+    expect((await pods.shell(client, 'lost', 'echo again')).output).toBe('again\n');
+    expect(await podOf(pods, 'lost')).not.toBe(name);
+  });
+
+  it('keeps a call whose container was ended as killed, not unknown', async () => {
+    const { incarnation } = await pods.shell(client, 'oom', 'echo first');
+    const eater = 'python3 -c "x = []\nwhile True: x.append(bytearray(20000000))"; echo over';
+    const { finished } = await pods.shell(client, 'oom', eater, incarnation);
+    expect(['ok', 'killed', 'error']).toContain(finished?.status);
+    expect((await pods.shell(client, 'oom', 'echo alive', incarnation)).output).toBe('alive\n');
+  });
+
+  it('is told that a quota is in the way, and goes on when it is not any more', async () => {
+    const quota = (hard: string) => ({
+      apiVersion: 'v1',
+      kind: 'ResourceQuota',
+      metadata: { name: 'few', namespace: pods.boxes },
+      spec: { hard: { pods: hard } },
+    });
+    await cluster.apply(quota('0'));
+    await soon('the quota is counted', async () =>
+      expect(await cluster.get<{ status: object }>(pods.boxes, 'resourcequota', 'few')).toMatchObject({
+        status: { hard: { pods: '0' } },
+      }),
+    );
+    const call = pods.shell(client, 'poor', 'echo rich');
+    await sleep(6_000);
+    await cluster.kubectl(['-n', pods.boxes, 'delete', 'resourcequota', 'few']);
+    const { output, waits } = await call;
+    expect(output).toBe('rich\n');
+    expect(waits[0]).toMatchObject({ reason: 'quota', message: expect.stringContaining('exceeded quota') });
+  });
+
+  it("fails at once, in the kubelet's words, where its image is not there", async () => {
+    const { client: other } = await pods.start('other', {
+      MARGAY_SANDBOX_IMAGE: 'local.test/nowhere:1',
+      MARGAY_SANDBOX_PULL_POLICY: 'Never',
+    });
+    await expect(pods.shell(other, 'imageless', 'true')).rejects.toMatchObject({
+      reason: 'sandbox_unavailable',
+      message: expect.stringContaining('image'),
+    });
+    await soon('nothing is left', async () => expect(await pods.labelled('imageless')).toEqual([]));
+  });
+
+  it('runs as nobody, with nothing of the cluster in reach', async () => {
+    const probe = [
+      'id -u; touch /x 2>&1; ls /var/run/secrets/kubernetes.io 2>&1',
+      'grep -E "^(CapEff|NoNewPrivs|Seccomp):" /proc/self/status; cat /etc/resolv.conf; mount -t tmpfs t /tmp 2>&1',
+      'env | grep -i -E "secret|token|password|KUBERNETES"; unshare -U true 2>&1; exit 0',
+    ].join('; ');
+    const { output } = await pods.shell(client, 'nobody', probe);
+    expect(output).toMatch(/^1000\n/);
+    expect(output).toMatch(/\/x.*Read-only file system/);
+    expect(output).toMatch(/kubernetes\.io.*No such file/);
+    expect(output).toMatch(/CapEff:\s+0000000000000000/);
+    expect(output).toMatch(/NoNewPrivs:\s+1/);
+    expect(output).toMatch(/Seccomp:\s+2/);
+    expect(output).toMatch(/nameserver 127\.0\.0\.1/);
+    expect(output).not.toMatch(/KUBERNETES_|TOKEN=|PASSWORD=/i);
+  });
+});
+
+describe('tool-executor killed at a step of a claim', () => {
+  const COLD = ['sandbox.after-record', 'sandbox.after-volume', 'sandbox.after-pod', 'sandbox.before-ready'];
+  const WARM = ['sandbox.after-bind', 'sandbox.before-ready', 'sandbox.after-ready'];
+  const ENDING = ['sandbox.before-delete', 'sandbox.after-delete'];
+  let pods: ExecutorPods;
+  let survivor: ExecutorClient;
+  let twinSinceMs: number;
+
+  beforeAll(async () => {
+    pods = await open('volume', 0);
+    survivor = (await pods.start('survivor')).client;
+    // As a sandbox of somebody else's would look.
+    const labels = { 'margay.dev/session-id': 'twin', 'margay.dev/sandbox-id': '0'.repeat(20) };
+    const script = 'setInterval(() => undefined, 1e6)';
+    await cluster.apply(nodePod(cluster, { name: 'twin', namespace: pods.boxes, labels, script }));
+    await cluster.waitFor(pods.boxes, 'pod/twin', 'condition=Ready');
+    twinSinceMs = performance.now();
+  });
+
+  const nameOf = (point: string, kind: string) => `${kind}-${point.slice('sandbox.'.length)}`;
+
+  it.each(COLD)('%s leaves nothing of the session behind', async (point) => {
+    const sessionId = nameOf(point, 'cold');
+    const { client } = await pods.start(sessionId, { MARGAY_FAULT_POINTS: `${point}=kill?${sessionId}` });
+    await expect(pods.shell(client, sessionId, 'true')).rejects.toThrow();
+    await pods.end(survivor, sessionId);
+    await soon('nothing is left', async () => expect(await pods.labelled(sessionId)).toEqual([]), 70_000);
+  });
+
+  it.each(ENDING)('%s leaves nothing of the session behind', async (point) => {
+    const sessionId = nameOf(point, 'end');
+    const { client } = await pods.start(sessionId, { MARGAY_FAULT_POINTS: `${point}=kill?${sessionId}` });
+    expect((await pods.shell(client, sessionId, 'echo here')).output).toBe('here\n');
+    await expect(pods.end(client, sessionId)).rejects.toThrow();
+    await pods.end(survivor, sessionId);
+    await soon('nothing is left', async () => expect(await pods.labelled(sessionId)).toEqual([]), 70_000);
+  });
+
+  it('goes on elsewhere where it broke off', async () => {
+    const sessionId = 'resumed';
+    const { client } = await pods.start('breaks', { MARGAY_FAULT_POINTS: `sandbox.after-pod=kill?${sessionId}` });
+    await expect(pods.shell(client, sessionId, 'true')).rejects.toThrow();
+    expect((await pods.shell(survivor, sessionId, 'echo here')).output).toBe('here\n');
+    await podOf(pods, sessionId);
+    await pods.end(survivor, sessionId);
+  });
+
+  it.each(WARM)('%s of a waiting one leaves nothing of the session behind', async (point) => {
+    const warm = await open('snapshot', 1);
+    const { client: keeper, metrics } = await warm.start('keeper');
+    await soon('one waits', async () => expect(await warmCount(metrics)).toBe(1), 120_000);
+    const sessionId = nameOf(point, 'warm');
+    const { client } = await warm.start(sessionId, { MARGAY_FAULT_POINTS: `${point}=kill?${sessionId}` });
+    await expect(warm.shell(client, sessionId, 'true')).rejects.toThrow();
+    await warm.end(keeper, sessionId);
+    await soon('nothing is left', async () => expect(await warm.labelled(sessionId)).toEqual([]), 70_000);
+  });
+
+  it('touches nothing that does not carry all our labels', async () => {
+    await sleep(Math.max(0, COLLECTED_MS - (performance.now() - twinSinceMs)));
+    await cluster.waitFor(pods.boxes, 'pod/twin', 'condition=Ready', 5);
+  });
+});
+
+async function warmCount(metrics: () => Promise<string>): Promise<number> {
+  return Number(/margay_sandbox_pool\{class="default",state="warm"\} (\d+)/.exec(await metrics())?.[1] ?? 0);
+}
+
+/** Mean claim time by the executor's own histogram. */
+function claims(text: string): string {
+  const of = (what: string) =>
+    Number(new RegExp(`claim_duration_seconds_${what}\\{[^}]*path="warm"\\} (\\S+)`).exec(text)?.[1]);
+  return `the claim itself on average ${Math.round((1_000 * of('sum')) / of('count'))} ms`;
+}
