@@ -96,7 +96,14 @@ export const EVENT_PAYLOADS = {
     /** `unknown`: the call may or may not have taken effect. */
     outcome: z.string().optional(),
   }),
-  sandbox_state: open({ sandbox_id: z.string().optional(), state: z.string(), reason: z.string() }),
+  sandbox_state: open({
+    sandbox_id: z.string().optional(),
+    state: z.string(),
+    reason: z.string(),
+    /** In the words of whoever refused. */
+    message: z.string().optional(),
+    attempt: z.number().int().optional(),
+  }),
   write_progress_signal: open({ ...agentStep, steps_since_write: z.number().int(), threshold: z.number().int() }),
 } as const;
 

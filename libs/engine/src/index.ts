@@ -38,6 +38,7 @@ export {
   type OpenedRun,
   type Progress,
   type StopCause,
+  type SandboxWait,
   type ToolInvocation,
   type ToolOutcome,
   type WrongIncarnation,

@@ -163,6 +163,16 @@ export interface WrongIncarnation {
   mayHaveRun?: boolean;
 }
 
+/** Why a sandbox has not come yet. */
+export interface SandboxWait {
+  sandboxId: string;
+  state: string;
+  reason: string;
+  message: string;
+  /** Which try it is; 0 = not counted. */
+  attempt: number;
+}
+
 export abstract class Tools {
   abstract list(): Promise<ToolDescriptor[]>;
   /**
@@ -171,7 +181,7 @@ export abstract class Tools {
    *   and `none` = the run has committed to no sandbox yet: a tool that needs one answers `wrong_incarnation`
    * @param options.signal its abort asks for the end of the call: an outcome `cancelled` follows, or it finishes first.
    *   With a RunStopped `fenced` or `drained` as reason the call is to be left running for the next owner: only detach
-   * @param options.onWaiting the call waits for its sandbox: its time does not run
+   * @param options.onWaiting the call waits for its sandbox: its time does not run; told why where that is known
    * @param options.onStarted the call runs from now on: its time starts anew
    */
   abstract execute(
@@ -180,7 +190,7 @@ export abstract class Tools {
       incarnation: string;
       signal: AbortSignal;
       onOutput?: (text: string) => void;
-      onWaiting?: () => void;
+      onWaiting?: (wait?: SandboxWait) => void;
       onStarted?: () => void;
     },
   ): Promise<ToolOutcome | WrongIncarnation>;

@@ -30,7 +30,7 @@ export function noteOf(event: MargayEvent): string | undefined {
     case 'run_note':
       return word(fields.text);
     case 'sandbox_state':
-      return joined(`sandbox: ${word(fields.state)}`, word(fields.reason));
+      return joined(`sandbox: ${word(fields.state)}`, word(fields.reason), word(fields.message));
     case 'session_terminated':
       return 'the session is terminated';
     case 'unknown':

@@ -1,5 +1,5 @@
 import type { EventInput } from '@margay/contracts';
-import type { ModelAnswer, ModelFailure, ModelUsage } from '../ports';
+import type { ModelAnswer, ModelFailure, ModelUsage, SandboxWait } from '../ports';
 import type { RecordedCall } from '../state/records';
 import type { ShapedResult } from '../tools/shape-result';
 import { plainText } from './plain-text';
@@ -137,6 +137,12 @@ export class EventFactory {
 
   halted(step: number, tool: string): EventInput {
     return { type: 'recovery', payload: { action: 'halt_no_progress', ...this.at(step), tool } };
+  }
+
+  sandboxState({ sandboxId, state, reason, message, attempt }: SandboxWait): EventInput {
+    const sandbox = sandboxId === '' ? {} : { sandbox_id: sandboxId };
+    const tries = attempt === 0 ? {} : { attempt };
+    return { type: 'sandbox_state', payload: { ...sandbox, state, reason, message, ...tries } };
   }
 
   note(text: string): EventInput {

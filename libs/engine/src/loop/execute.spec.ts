@@ -118,6 +118,26 @@ it('does not count the time a call waits for its sandbox', async () => {
   expect(await world.payloads('tool_result')).toMatchObject([{ error: "Tool 'look' timed out after 10s" }]);
 });
 
+it('shows why a call waits for its sandbox, each reason once', async () => {
+  class Waiting extends Tools {
+    list(): Promise<ReturnType<typeof toolDescriptor>[]> {
+      return Promise.resolve([toolDescriptor({ tool_id: 'look' })]);
+    }
+    async execute(_invocation: ToolInvocation, options: Parameters<Tools['execute']>[1]): Promise<ToolOutcome> {
+      const quota = { sandboxId: 'sb1', state: 'starting', reason: 'quota', message: 'exceeded quota', attempt: 1 };
+      for (const wait of [quota, quota, undefined, { ...quota, reason: 'image_pull', attempt: 2 }])
+        options.onWaiting?.(wait);
+      return { status: 'ok', result: 'seen' };
+    }
+  }
+  const world = await runWorld([{ calls: [{ name: 'look' }] }, DONE], [new Waiting()]);
+  await world.session.run('Go.');
+  expect(await world.payloads('sandbox_state')).toMatchObject([
+    { sandbox_id: 'sb1', state: 'starting', reason: 'quota', message: 'exceeded quota', attempt: 1 },
+    { reason: 'image_pull', attempt: 2 },
+  ]);
+});
+
 describe('repeated reads', () => {
   const version = { mtimeNs: '1', size: 5 };
   const args = { path: 'a.txt' };

@@ -1,11 +1,12 @@
 import type { ToolDescriptor } from '@margay/contracts';
 import { untilAborted } from '../abort';
-import type { ToolInvocation, ToolOutcome, WrongIncarnation } from '../ports';
+import type { SandboxWait, ToolInvocation, ToolOutcome, WrongIncarnation } from '../ports';
 import type { AgentRun } from './agent-run';
 import { epochOfCall } from './call-ids';
 import { messageOf } from './plain-text';
 import { NO_INCARNATION } from './sandbox';
 import { TimeLimit } from './time-limit';
+import { nothing } from './writer';
 
 const SANDBOXES_MAX = 5;
 
@@ -74,7 +75,12 @@ async function executeIn(
   });
   restart();
   try {
-    const options = { incarnation, signal: call.signal, onWaiting: () => limit.stop(), onStarted: restart };
+    const onWaiting = (wait?: SandboxWait): void => {
+      limit.stop();
+      if (wait && !run.stop.aborted && run.sandbox.isNews(wait))
+        void run.writer.commit({ ...nothing(), events: [run.events.sandboxState(wait)] });
+    };
+    const options = { incarnation, signal: call.signal, onWaiting, onStarted: restart };
     const executing = ports.tools.execute(invocation, options).catch((error: unknown) => broken(invocation, error));
     return await untilAborted(Promise.race([executing, limit.expired]), run.stop);
   } finally {

@@ -1,3 +1,4 @@
+import type { SandboxWait } from '../ports';
 import type { Writer } from './writer';
 
 /** Sent while the run has committed to no sandbox: every sandbox refuses it and says who it is. */
@@ -9,6 +10,7 @@ export const NO_INCARNATION = 'none';
  */
 export class Sandbox {
   private committedTo: string | undefined;
+  private shown = '';
   private storing: { incarnation: string; stored: Promise<unknown> } | undefined;
 
   constructor(
@@ -27,6 +29,14 @@ export class Sandbox {
   /** A call ran there. */
   observe(incarnation: string | undefined): void {
     if (incarnation) this.known = incarnation;
+  }
+
+  /** Whether it is to be shown: calls that wait at once are told the same. */
+  isNews(wait: SandboxWait): boolean {
+    const words = JSON.stringify(wait);
+    const isNews = words !== this.shown;
+    this.shown = words;
+    return isNews;
   }
 
   /** The commitment to put into a commit that precedes the calls anyway; undefined if there is none to make. */

@@ -162,7 +162,7 @@ export class ExecutorTools extends Tools {
       const options = { grant: this.options.grant(), traceparent: currentTraceparent(), signal: detach.signal };
       const call = this.calls.execute(request, options);
       for await (const { message } of call) {
-        if (message?.$case === 'waiting') onWaiting?.();
+        if (message?.$case === 'waiting') onWaiting?.(message.value);
         if (message?.$case === 'started') {
           doubt.mayHaveRun = true;
           runsAt = message.value.incarnation;
