@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { answer, byConversation, callTools } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
@@ -70,12 +71,14 @@ describe('workspaces', () => {
     // Nothing runs there yet: a sandbox is started for the look.
     expect((await files(`session=${session.id}`)).files).toEqual(['README.md', 'docs/read me.txt']);
     await (await session.query('go')).result();
-    expect((await files(`session=${session.id}`)).files).toEqual([
-      '.gitignore',
-      'README.md',
-      'docs/read me.txt',
-      'src.ts',
-    ]);
+    // A list is served for two seconds.
+    const wanted = ['.gitignore', 'README.md', 'docs/read me.txt', 'src.ts'];
+    let found: string[] = [];
+    for (let left = 50; left > 0 && found.join() !== wanted.join(); left -= 1) {
+      await delay(100);
+      found = (await files(`session=${session.id}`)).files;
+    }
+    expect(found).toEqual(wanted);
     expect((await files(`session=${session.id}&q=READ&limit=1`)).files).toEqual(['README.md']);
   });
 
