@@ -153,6 +153,21 @@ describe('the doctor', () => {
   });
 });
 
+describe('a support bundle', () => {
+  it('holds what the processes say of themselves, and no key', async () => {
+    const to = join(scratch, 'bundle');
+    const { logFile } = margay.platform.get('control');
+    const urls = ['control', 'agent-runner'].flatMap((name) => ['--metrics', margay.platform.managementUrl(name)]);
+    expect(await operate('support-bundle', '--to', to, ...urls, '--log', logFile)).toMatchObject({ code: 0 });
+    const names = (await readdir(to)).sort();
+    expect(names).toEqual(['about.json', 'doctor.json', expect.stringMatching(/^log-1-/), 'metrics-1.txt', 'metrics-2.txt', 'store.json']); // prettier-ignore
+    const texts = await Promise.all(names.map((name) => readFile(join(to, name), 'utf8')));
+    expect(texts.join('\n')).not.toContain(margay.platform.apiKey);
+    expect(texts.filter((text) => text.startsWith('could not be had'))).toEqual([]);
+    expect(JSON.parse(texts.at(-1) ?? '')).toMatchObject({ database: first, instances: expect.arrayContaining([expect.objectContaining({ service: 'session' })]) }); // prettier-ignore
+  });
+});
+
 describe('a backup', () => {
   it('of a living platform is restored as the next generation, with unfinished runs for review', async () => {
     readsFile();

@@ -7,6 +7,7 @@ export {
   type LoggerOptions,
   type LogLevel,
 } from './logging/logger';
+export { scrubText } from './logging/redaction';
 export { nestLogger } from './logging/nest-logger';
 export { ATTRIBUTE } from './telemetry/attributes';
 export {

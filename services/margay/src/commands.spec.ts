@@ -14,6 +14,7 @@ describe('commands that see to an installation', () => {
       'prepare-store',
       'release-sandboxes',
       'restore',
+      'support-bundle',
     ])
       expect(findCommand([name])).toBeDefined();
     for (const argv of [[], ['--services', 'check'], ['toString'], ['verify']])

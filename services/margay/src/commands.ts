@@ -5,11 +5,11 @@ import { parseBackup, parseRestore, runBackup, runRestore, type BackupContext } 
 import { bootstrap, parseBootstrap } from './bootstrap/command';
 import { check, parseCheck } from './check';
 import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from './config';
-import { doctor, parseDoctor } from './doctor/doctor';
+import { doctor, examine, parseDoctor } from './doctor/doctor';
 import { parsePrepareStore, prepareStore } from './prepare-store';
-import { VERSION } from './version';
-
 import { openSandboxPods, parseReleaseSandboxes, releaseSandboxes } from './release-sandboxes';
+import { parseSupportBundle, writeSupportBundle } from './support-bundle/command';
+import { VERSION } from './version';
 
 const MIGRATE_USAGE = `Usage: margay.cjs migrate
 Prepares the store of MARGAY_MONGODB_URL and MARGAY_MONGODB_DATABASE for this version, before any process of it starts.`;
@@ -55,6 +55,22 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   restore: async (argv, context) => {
     const command = parseRestore(argv);
     return runRestore(command, await backupContext(context));
+  },
+  'support-bundle': async (argv, { environment, logger, write }) => {
+    const command = parseSupportBundle(argv);
+    const config = parseConfig(DoctorConfig, environment);
+    const silent = () => undefined;
+    await writeSupportBundle(command, {
+      version: VERSION,
+      environment,
+      write,
+      examine: () => examine({ config, write: silent, progress: silent }, true),
+      async describeStore() {
+        const { OperatorStore } = await import('@margay/session');
+        const store = await OperatorStore.open(environment, logger);
+        return store.describe().finally(() => store.close());
+      },
+    });
   },
 };
 

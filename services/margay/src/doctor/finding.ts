@@ -19,9 +19,8 @@ export const fault = (check: string, detail: string, fix: string): Finding => ({
 /** Texts of foreign errors may hold addresses with passwords, so of those only the name is shown. */
 export function reasonOf(error: unknown): string {
   if (isMargayError(error)) return error.message;
-  if (!(error instanceof Error)) return 'an unknown error';
-  const code: unknown = (error as { code?: unknown }).code;
-  return typeof code === 'string' || typeof code === 'number' ? `${error.name} ${code}` : error.name;
+  const { name = 'an unknown error', code } = (error ?? {}) as { name?: string; code?: unknown };
+  return typeof code === 'string' || typeof code === 'number' ? `${name} ${code}` : name;
 }
 
 /** 0: all is well; 1: warnings; 2: faults. */

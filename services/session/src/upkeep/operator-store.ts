@@ -11,6 +11,7 @@ import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
 import { OperatorConfig } from '../config';
 import { SessionRepository } from '../effects/session.repository';
+import { describeStore } from './describe-store';
 import { migrate } from './migrate';
 import { rebuiltIn, tellLost } from './projections';
 import { pages, rebuildAll, restoreSession, type RebuildPorts, type Rebuilt } from './rebuild';
@@ -81,6 +82,11 @@ export class OperatorStore {
   async rebuild(sessionId: string): Promise<Rebuilt> {
     await this.requireLog(sessionId);
     return { sessions: 1, rows: await restoreSession(this.ports, sessionId), unreadable: [] };
+  }
+
+  /** Counts and processes, for who looks for a fault. */
+  describe(): Promise<object> {
+    return describeStore(this.ports.db);
   }
 
   /** Prepares the store for a version, see `migrate`. */
