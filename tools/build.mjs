@@ -17,6 +17,14 @@ const BUNDLES = {
   'margay.cjs': 'services/margay/dist/main.js',
   'sandboxd.cjs': 'services/sandboxd/dist/main.js',
   'cli.cjs': 'libs/cli/dist/main.js',
+  // Larger than all of Margay, and only for clusters: a file of its own, read when it is asked for.
+  'kubernetes-client.cjs': 'node_modules/@kubernetes/client-node/dist/index.js',
+};
+
+const kubernetesApart = {
+  name: 'the Kubernetes client lies beside the bundle',
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /^@kubernetes\/client-node$/ }, () => ({ path: './kubernetes-client.cjs', external: true })),
 };
 
 // Optional peers that their owners load only when they are installed.
@@ -90,6 +98,7 @@ async function bundle() {
           define: { 'import.meta.url': '__bundleUrl' },
           banner: { js: "const __bundleUrl = require('node:url').pathToFileURL(__filename).href;" },
           external: EXTERNAL,
+          plugins: [kubernetesApart],
         }),
       ),
     );

@@ -62,7 +62,8 @@ async function margay({ root, version }: ImageContext): Promise<ImageDefinition>
   };
 }
 
-const margayFiles = (root: string): Entry[] => bundled(root, ['margay.cjs', 'sandboxd.cjs', 'cli.cjs']);
+const margayFiles = (root: string): Entry[] =>
+  bundled(root, ['margay.cjs', 'kubernetes-client.cjs', 'sandboxd.cjs', 'cli.cjs']);
 
 async function sandbox({ root, version, cacheFolder, progress }: ImageContext): Promise<ImageDefinition> {
   const packages = (await readFile(join(root, 'tools/images/sandbox-packages.txt'), 'utf8')).trim().split('\n');

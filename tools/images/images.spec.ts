@@ -21,7 +21,7 @@ beforeEach(() => {
   root = join(folder, 'repository');
   mkdirSync(join(root, 'dist'), { recursive: true });
   mkdirSync(join(root, 'tools/images'), { recursive: true });
-  for (const name of ['dist/margay.cjs', 'dist/sandboxd.cjs', 'dist/cli.cjs', 'LICENSE'])
+  for (const name of ['dist/margay.cjs', 'dist/kubernetes-client.cjs', 'dist/sandboxd.cjs', 'dist/cli.cjs', 'LICENSE'])
     writeFileSync(join(root, name), name);
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
@@ -200,7 +200,12 @@ describe('the margay image', () => {
     );
     expect(programs.map(({ path }) => path)).toEqual(['usr/bin/node']);
     expect(files().map(({ path }) => path)).toEqual(
-      expect.arrayContaining(['opt/margay/margay.cjs', 'opt/margay/sandboxd.cjs', 'opt/margay/cli.cjs']),
+      expect.arrayContaining([
+        'opt/margay/margay.cjs',
+        'opt/margay/kubernetes-client.cjs',
+        'opt/margay/sandboxd.cjs',
+        'opt/margay/cli.cjs',
+      ]),
     );
   });
 
