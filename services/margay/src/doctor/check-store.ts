@@ -19,6 +19,7 @@ const SKEW_FAULT_MS = 2_000;
 const RANGE_P95_MS = 20;
 const BACKUP_OLD_HOURS = 26;
 const HOUR_MS = 3_600_000;
+const UNAUTHORIZED = 13;
 const WRITES = { w: 'majority', journal: true } as const;
 
 /** The document store: reached, durable, on time, and keeping what the platform rests on. */
@@ -61,16 +62,27 @@ async function checkClocks(db: Db): Promise<Finding> {
 }
 
 /** A restore makes a new generation beside the old one; forgetting to change over would go on with the old. */
-async function checkGeneration(client: MongoClient, database: string): Promise<Finding> {
+export async function checkGeneration(client: MongoClient, database: string): Promise<Finding> {
   const match = /^(.*)_g(\d+)$/.exec(database);
   if (!match) return warning('store.generation', `the database ${database} names no generation`, 'name it margay_g0'); // prettier-ignore
-  const { databases } = await client.db('admin').admin().listDatabases({ nameOnly: true });
+  const databases = await databasesOf(client);
+  if (!databases) return ok('store.generation', `generation ${match[2]}; others can't be listed by this user`);
   const prefix = `${match[1]}_g`;
   const generations = databases.map(({ name }) => (name.startsWith(prefix) ? Number(name.slice(prefix.length)) : 0));
   const newest = Math.max(0, ...generations.filter(Number.isInteger));
   if (newest <= Number(match[2])) return ok('store.generation', `generation ${match[2]}`);
   const fix = `set MARGAY_MONGODB_DATABASE to ${prefix}${newest}, or drop that database if its restore was given up`;
   return warning('store.generation', `generation ${newest} exists, but ${match[2]} is in use`, fix);
+}
+
+/** Not every user may list them. */
+async function databasesOf(client: MongoClient): Promise<{ name: string }[] | undefined> {
+  try {
+    return (await client.db('admin').admin().listDatabases({ nameOnly: true })).databases;
+  } catch (error) {
+    if ((error as { code?: unknown }).code === UNAUTHORIZED) return undefined;
+    throw error;
+  }
 }
 
 async function checkBackups(db: Db): Promise<Finding> {
@@ -102,8 +114,7 @@ async function checkContract([first, second]: Clients, options: StoreCheckOption
 }
 
 function brokenPromise(title: string, error: unknown): Finding {
-  const isRefused = (error as { code?: unknown }).code === 13;
-  if (isRefused)
+  if ((error as { code?: unknown }).code === UNAUTHORIZED)
     return warning('store.contract', `not allowed to ask the store whether it ${title}`, 'give the user of the doctor readWrite on margay_doctor_*'); // prettier-ignore
   const detail = `the store does not keep what it must: it ${title} (${reasonOf(error)})`;
   return fault('store.contract', detail, 'use MongoDB 7 or 8 as a replica set; no other store keeps sessions safe');

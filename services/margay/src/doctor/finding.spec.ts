@@ -1,5 +1,6 @@
 import { UnavailableError } from '@margay/errors';
 import { checkMachine, diskFinding } from './check-machine';
+import { checkGeneration } from './check-store';
 import { parseDoctor } from './doctor';
 import { exitCodeOf, fault, ok, reasonOf, warning } from './finding';
 
@@ -32,6 +33,23 @@ describe('findings of the doctor', () => {
       { check: 'machine.node', status: 'warning' },
       { check: 'machine.disk', status: 'fault' },
     ]);
+  });
+});
+
+describe('the generation of the store', () => {
+  const clientThat = (listDatabases: () => Promise<object>) => ({ db: () => ({ admin: () => ({ listDatabases }) }) }) as never; // prettier-ignore
+
+  it('is known by the name of the database alone where the user may list no others', async () => {
+    const refusing = clientThat(() => Promise.reject(Object.assign(new Error('not authorized'), { code: 13 })));
+    expect(await checkGeneration(refusing, 'margay_g2')).toMatchObject({ status: 'ok', detail: expect.stringContaining('generation 2') }); // prettier-ignore
+    expect(await checkGeneration(refusing, 'margay')).toMatchObject({ status: 'warning' });
+  });
+
+  it('minds databases of the same name alone', async () => {
+    const databases = ['other_g9', 'margay_g1', 'margay_gx', 'margay_g0'].map((name) => ({ name }));
+    const listing = clientThat(async () => ({ databases }));
+    expect(await checkGeneration(listing, 'margay_g1')).toMatchObject({ status: 'ok' });
+    expect(await checkGeneration(listing, 'margay_g0')).toMatchObject({ status: 'warning', detail: 'generation 1 exists, but 0 is in use' }); // prettier-ignore
   });
 });
 
