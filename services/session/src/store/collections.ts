@@ -54,6 +54,7 @@ export async function openCollections(db: Db, instance: string, version?: string
     projects: new ManagedProjectRepository(db.collection('projects')),
   };
   const { sessions, runs, access, tags, forks, attachments, projects } = rows;
-  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects]) await owner.createIndexes();
+  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects])
+    await owner.createIndexes();
   return { store, blobs, leases: new LeaseRepository(db.collection('leases'), instance), rows };
 }
