@@ -9,7 +9,7 @@ import { ToolExecutorConfig } from '../config';
 import { EgressTokens } from '../egress/egress-tokens';
 import { openKubernetes } from '../kubernetes-driver/open-kubernetes';
 import { podNameOf } from '../kubernetes-driver/pods';
-import { ClusterFixture } from '../kubernetes-driver/spec/cluster-fixture';
+import { ClusterFixture } from '../spec/cluster-fixture';
 import { openProcess } from '../process-driver/open-process';
 import { SandboxGrants } from '../sandbox/sandbox-grants';
 import { SandboxConnection } from '../sandbox/sandbox-connection';

@@ -7,7 +7,8 @@ import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox'
 import type { Refusal } from '../driver/sandbox-driver';
 import { SANDBOX_CLASS } from '../metrics';
 import type { OutsideCalls } from '../outside/outside-calls';
-import type { Fence, LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
+import type { LiveSandbox } from '../sandbox/sandbox-claims';
+import type { Fence, SandboxRegistry } from '../sandbox/sandbox-registry';
 
 /** A sandbox may be lost and replaced this often within one call. */
 const ATTEMPTS = 3;

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { RunGrant, type executorPb } from '@margay/contracts';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
-import type { LiveSandbox, SandboxRegistry } from '../sandbox/sandbox-registry';
+import type { LiveSandbox } from '../sandbox/sandbox-claims';
+import type { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { matchFiles } from './match-files';
 import { WorkspaceIndex, type IndexedFiles } from './workspace-index';
 

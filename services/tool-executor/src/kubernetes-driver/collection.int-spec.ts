@@ -4,8 +4,8 @@ import { LABEL, ORPHANED_AT, ownLabels } from './labels';
 import { podNameOf, Pods } from './pods';
 import type { SandboxContext } from './sandbox-context';
 import type { NewSandboxRow, SandboxRow } from './sandbox-row';
-import { ClusterFixture } from './spec/cluster-fixture';
-import type { FakeObject } from './spec/fake-cluster';
+import { ClusterFixture } from '../spec/cluster-fixture';
+import type { FakeObject } from '../spec/fake-cluster';
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ClusterFixture } from './spec/cluster-fixture';
+import { ClusterFixture } from '../spec/cluster-fixture';
 
 let fixture: ClusterFixture;
 beforeEach(async () => {

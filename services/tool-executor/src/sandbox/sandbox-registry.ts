@@ -1,35 +1,11 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { RunGrant } from '@margay/contracts';
-import { FailedPreconditionError, isMargayError, UnavailableError } from '@margay/errors';
 import { ATTRIBUTE, withSpan, type Logger } from '@margay/platform';
 import { SANDBOX_CLASS } from '../metrics';
-import { FIRST_EPOCH, isLowerEpoch, type Epoch } from '../driver/epoch';
-import type {
-  Claim,
-  ClaimPath,
-  ClaimRequest,
-  Isolation,
-  Refusal,
-  ReleaseOptions,
-  SandboxDriver,
-  SandboxEndpoint,
-  SandboxRef,
-} from '../driver/sandbox-driver';
+import type { Epoch } from '../driver/epoch';
+import type { ClaimPath, Isolation, Refusal, ReleaseOptions, SandboxDriver } from '../driver/sandbox-driver';
 import type { SandboxLedger } from '../driver/sandbox-ledger';
-import { SandboxConnection } from './sandbox-connection';
+import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
 import type { SandboxGrants } from './sandbox-grants';
-
-export interface LiveSandbox {
-  ref: SandboxRef;
-  connection: SandboxConnection;
-  incarnation: string;
-  /** Equal for equal workspaces. */
-  workspaceKey: string;
-  activeCalls: number;
-  lastUsedAt: number;
-  /** Another one has taken its place; it ends with its last call. */
-  isRetired: boolean;
-}
 
 export interface Fence {
   epoch: number;
@@ -58,24 +34,19 @@ export interface SandboxRegistryOptions {
 }
 
 const SHUTDOWN_GRACE_MS = 1_000;
-/** A sandbox that does not come for so long is given up. */
-const CLAIM_MS = 600_000;
-/** Sandboxes tried for one claim. */
-const CLAIMS = 3;
 
 /** Which sandbox serves which session: claimed at the first call, ended when idle, claimed again when lost. */
 export class SandboxRegistry {
   private readonly live = new Map<string, LiveSandbox>();
   private readonly claiming = new Map<string, Promise<LiveSandbox>>();
-  /** Why a claim under way has not come to its end. */
-  private readonly refusals = new Map<string, Refusal>();
   /** Ends under way; a claim for the same session waits for them. */
   private readonly ending = new Map<string, Promise<void>>();
   private readonly now: () => number;
-  private readonly closing = new AbortController();
+  private readonly claims: SandboxClaims;
 
   constructor(private readonly options: SandboxRegistryOptions) {
     this.now = options.now ?? (() => performance.now());
+    this.claims = new SandboxClaims({ ...options, now: this.now });
     options.driver.onLost((ref, reason) => {
       options.observer?.lost(reason);
       if (this.live.get(ref.sessionId)?.ref.sandboxId === ref.sandboxId) this.drop(ref.sessionId);
@@ -103,10 +74,7 @@ export class SandboxRegistry {
     }
     const running = this.claiming.get(sessionId);
     if (running) return running;
-    const claim = this.observedClaim(grant, known).finally(() => {
-      this.claiming.delete(sessionId);
-      this.refusals.delete(sessionId);
-    });
+    const claim = this.observedClaim(grant, known).finally(() => this.claiming.delete(sessionId));
     this.claiming.set(sessionId, claim);
     return claim;
   }
@@ -131,7 +99,7 @@ export class SandboxRegistry {
 
   /** What the claim for a session waits for; undefined while it goes ahead. */
   refusalOf(sessionId: string): Refusal | undefined {
-    return this.refusals.get(sessionId);
+    return this.claiming.has(sessionId) ? this.claims.refusalOf(sessionId) : undefined;
   }
 
   /** The session's sandbox, also one that so far only other replicas have used. */
@@ -140,8 +108,8 @@ export class SandboxRegistry {
     if (known || !this.options.ledger.isShared) return known;
     const ref = await this.options.ledger.find(tenantId, sessionId);
     if (!ref || !(await this.options.ledger.isUsable(ref))) return undefined;
-    const highest = await this.highestEpoch(tenantId, sessionId);
-    const sandbox = await this.connect(ref, await this.options.driver.endpoint(ref), highest);
+    const highest = await this.claims.highestEpoch(tenantId, sessionId);
+    const sandbox = await this.claims.connect(ref, await this.options.driver.endpoint(ref), highest);
     this.live.set(sessionId, sandbox);
     return sandbox;
   }
@@ -160,18 +128,18 @@ export class SandboxRegistry {
   /** A token for what session asks on its own behalf, at the highest epoch known. */
   async ownerToken({ ref, connection }: LiveSandbox): Promise<string> {
     const { tenantId, sessionId } = ref;
-    return this.adminToken(ref, connection.audience, await this.highestEpoch(tenantId, sessionId));
+    return this.claims.adminToken(ref, connection.audience, await this.claims.highestEpoch(tenantId, sessionId));
   }
 
   /** No call of a lower epoch starts afterwards; also remembered for a sandbox that does not run. */
   async fence(tenantId: string, sessionId: string, fence: Fence): Promise<void> {
-    const { generation } = await this.highestEpoch(tenantId, sessionId);
+    const { generation } = await this.claims.highestEpoch(tenantId, sessionId);
     const epoch = { generation, epoch: fence.epoch };
     await this.options.ledger.raiseEpoch(tenantId, sessionId, epoch);
     await this.claiming.get(sessionId)?.catch(() => undefined); // a failed claim has nothing to fence
     const sandbox = await this.reach(tenantId, sessionId);
     if (!sandbox) return;
-    const grant = await this.adminToken(sandbox.ref, sandbox.connection.audience, epoch);
+    const grant = await this.claims.adminToken(sandbox.ref, sandbox.connection.audience, epoch);
     await sandbox.connection.client.fence(fence, { grant });
   }
 
@@ -198,7 +166,7 @@ export class SandboxRegistry {
 
   /** Whether no later owner of the run is known, whatever the sandbox says. */
   isCurrent(grant: RunGrant): Promise<boolean> {
-    return this.isHighest(grant.tenantId, grant.sessionId, epochOf(grant));
+    return this.claims.isHighest(grant.tenantId, grant.sessionId, epochOf(grant));
   }
 
   /** Sandboxes that survived an earlier life of this process; they are used, or end when idle. */
@@ -206,8 +174,8 @@ export class SandboxRegistry {
     const { driver, ledger, logger } = this.options;
     for (const ref of ledger.survivors()) {
       try {
-        const highest = await this.highestEpoch(ref.tenantId, ref.sessionId);
-        this.live.set(ref.sessionId, await this.connect(ref, await driver.endpoint(ref), highest));
+        const highest = await this.claims.highestEpoch(ref.tenantId, ref.sessionId);
+        this.live.set(ref.sessionId, await this.claims.connect(ref, await driver.endpoint(ref), highest));
       } catch (error) {
         logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a left sandbox does not answer, ending it');
         await driver.release(ref, { reason: 'unanswering', forget: 'nothing' });
@@ -241,7 +209,7 @@ export class SandboxRegistry {
   }
 
   async close(): Promise<void> {
-    this.closing.abort();
+    this.claims.close();
     await Promise.allSettled(this.claiming.values());
     if (this.options.ledger.isShared) return [...this.live.keys()].forEach((sessionId) => this.drop(sessionId));
     await Promise.all(
@@ -266,7 +234,7 @@ export class SandboxRegistry {
     }
   }
 
-  private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<Claimed> {
+  private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<ClaimedSandbox> {
     const { tenantId, sessionId, workspace } = grant;
     if (!(await this.isCurrent(grant))) throw staleEpoch();
     if (previous && this.isOutOfPlace(previous, grant))
@@ -274,7 +242,7 @@ export class SandboxRegistry {
     else if (previous) this.retire(previous);
     await this.ending.get(sessionId);
     const startedAt = performance.now();
-    const claimed = await this.claimAnswering({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
+    const claimed = await this.claims.open({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
     const { ref } = claimed.sandbox;
     claimed.sandbox.workspaceKey = keyOf(grant);
     await this.noteEpoch(grant);
@@ -288,77 +256,6 @@ export class SandboxRegistry {
   private isOutOfPlace({ workspaceKey }: LiveSandbox, grant: RunGrant): boolean {
     if (workspaceKey === '') return false;
     return !this.options.ledger.isShared || workspaceKey !== keyOf(grant);
-  }
-
-  /** A sandbox may be dying, then damaged, when it is claimed; one that does not answer is ended and replaced. */
-  private async claimAnswering(request: Omit<ClaimRequest, 'greet'>): Promise<Claimed> {
-    const { driver, logger } = this.options;
-    for (let left = CLAIMS; ; left -= 1) {
-      let greeted: LiveSandbox | undefined;
-      const greet: ClaimRequest['greet'] = async (to, endpoint) => {
-        greeted?.connection.close();
-        greeted = await this.connect(to, endpoint, request.minimum);
-        return greeted.connection;
-      };
-      const { ref, path } = await this.untilClaimed({ ...request, greet });
-      try {
-        const known = greeted?.ref.sandboxId === ref.sandboxId ? greeted : undefined;
-        return { sandbox: known ?? (await this.connect(ref, await driver.endpoint(ref), request.minimum)), path };
-      } catch (error) {
-        // A later owner came meanwhile: it is theirs.
-        if (!(await this.isHighest(ref.tenantId, ref.sessionId, request.minimum))) throw error;
-        logger.warn({ sandboxId: ref.sandboxId, err: error }, 'a sandbox does not answer, ending it');
-        // What refuses its own session has been tampered with.
-        const isDamaged = isMargayError(error) && error.code !== 'UNAVAILABLE' && error.code !== 'DEADLINE_EXCEEDED';
-        await driver.release(ref, { reason: 'unanswering', forget: isDamaged ? 'journal' : 'nothing' });
-        if (left <= 1 || !isMargayError(error)) throw error;
-      }
-    }
-  }
-
-  /** Asks again while it is refused for the moment, for ten minutes at most. */
-  private async untilClaimed(request: ClaimRequest): Promise<Extract<Claim, { ref: SandboxRef }>> {
-    const since = this.now();
-    for (;;) {
-      const claim = await this.options.driver.claim(request);
-      if ('ref' in claim) return claim;
-      const { refusal } = claim;
-      if (!(await this.isHighest(request.tenantId, request.sessionId, request.minimum))) throw staleEpoch();
-      this.refusals.set(request.sessionId, refusal);
-      if (refusal.retryAfterMs === undefined || this.now() - since > CLAIM_MS) throw unavailable(refusal);
-      const { signal } = this.closing;
-      await delay(refusal.retryAfterMs, undefined, { signal }).catch((): never => {
-        throw new UnavailableError('executor_closing', 'tool-executor is shutting down; another replica goes on.');
-      });
-    }
-  }
-
-  private async isHighest(tenantId: string, sessionId: string, epoch: Epoch): Promise<boolean> {
-    const known = await this.options.ledger.highestEpoch(tenantId, sessionId);
-    return !known || !isLowerEpoch(epoch, known);
-  }
-
-  private async highestEpoch(tenantId: string, sessionId: string): Promise<Epoch> {
-    return (await this.options.ledger.highestEpoch(tenantId, sessionId)) ?? FIRST_EPOCH;
-  }
-
-  private async connect(ref: SandboxRef, endpoint: SandboxEndpoint, epoch: Epoch): Promise<LiveSandbox> {
-    const connection = await SandboxConnection.open(endpoint);
-    try {
-      const incarnation = await connection.hello(await this.adminToken(ref, endpoint.audience, epoch));
-      return {
-        ref,
-        connection,
-        incarnation,
-        workspaceKey: '',
-        activeCalls: 0,
-        lastUsedAt: this.now(),
-        isRetired: false,
-      };
-    } catch (error) {
-      connection.close();
-      throw error;
-    }
   }
 
   private end(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
@@ -403,28 +300,10 @@ export class SandboxRegistry {
       );
   }
 
-  private adminToken({ tenantId, sessionId }: SandboxRef, audience: string, at: Epoch): Promise<string> {
-    const { generation: storeGeneration, epoch } = at;
-    return this.options.grants.token({ sandboxId: audience, tenantId, sessionId, storeGeneration, epoch });
-  }
-
   /** The record outlives the sandbox, so its next incarnation starts with the highest epoch ever seen. */
   private noteEpoch(grant: RunGrant): Promise<void> {
     return this.options.ledger.raiseEpoch(grant.tenantId, grant.sessionId, epochOf(grant));
   }
-}
-
-interface Claimed {
-  sandbox: LiveSandbox;
-  path: ClaimPath;
-}
-
-function staleEpoch(): Error {
-  return new FailedPreconditionError('stale_epoch', 'Another process owns the run now.');
-}
-
-function unavailable({ reason, message }: Refusal): Error {
-  return new UnavailableError('sandbox_unavailable', `There is no sandbox (${reason}): ${message} Nothing was run.`);
 }
 
 const epochOf = (grant: RunGrant): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
