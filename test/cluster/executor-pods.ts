@@ -50,7 +50,7 @@ export class ExecutorPods {
   static async open(cluster: ClusterHarness, classes: object): Promise<ExecutorPods> {
     const pods = new ExecutorPods(cluster, await cluster.namespace('executor'), await cluster.namespace('boxes'));
     pods.folder = await mkdtemp(join(tmpdir(), 'margay-executor-'));
-    await generateKeys(pods.folder, ['session', 'tool-executor']);
+    await generateKeys(pods.folder, ['session', 'tool-executor', 'egress']);
     pods.session = await KeyRing.load(pods.folder, 'session');
     await cluster.apply(...(await pods.surroundings(classes)));
     await cluster.waitFor(pods.home, 'pod/store', 'condition=Ready');

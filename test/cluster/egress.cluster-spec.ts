@@ -1,0 +1,137 @@
+import { ExecutorPods, TENANT, type ExecutorClient } from './executor-pods';
+import { ClusterHarness, type Manifest } from './harness';
+import { answering, CONTAINER_SECURITY, nodePod, POD_SECURITY, READY_ON_HTTP } from './pods';
+
+jest.setTimeout(180_000);
+
+const CLASS = {
+  cpu: { request: '50m', limit: '1' },
+  memory: { request: '64Mi', limit: '512Mi' },
+  workspace: '64Mi',
+  scratch: '64Mi',
+  storage: 'snapshot',
+  warm: { min: 0, max: 0 },
+};
+const PROXY_PORT = 3128;
+const GRPC_PORT = 9090;
+
+const cluster = new ClusterHarness();
+let pods: ExecutorPods;
+let client: ExecutorClient;
+/** The name of a server that the operator lets sandboxes reach. */
+let web: string;
+
+const serviceOf = (name: string, port: number, targetPort = port): Manifest => ({
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: { name, namespace: pods.home },
+  spec: { selector: { app: name }, ports: [{ port, targetPort }] },
+});
+
+function egressPod(): Manifest {
+  const env = {
+    MARGAY_MANAGEMENT_LISTEN: '0.0.0.0:9464',
+    MARGAY_KEYS_DIR: '/margay/keys',
+    MARGAY_EGRESS_LISTEN: `0.0.0.0:${PROXY_PORT}`,
+    MARGAY_EGRESS_POLICY_FILE: '/margay/policy/policy.json',
+    MARGAY_TOOL_EXECUTOR_URL: `one:${GRPC_PORT}`,
+  };
+  const container = {
+    name: 'egress',
+    image: cluster.image('margay'),
+    imagePullPolicy: cluster.imagePullPolicy,
+    args: ['--services', 'egress'],
+    env: Object.entries(env).map(([name, value]) => ({ name, value })),
+    readinessProbe: { httpGet: { path: '/readyz', port: 9464 }, periodSeconds: 1 },
+    securityContext: CONTAINER_SECURITY,
+    volumeMounts: [
+      { name: 'keys', mountPath: '/margay/keys', readOnly: true },
+      { name: 'policy', mountPath: '/margay/policy', readOnly: true },
+    ],
+  };
+  const volumes = [
+    { name: 'keys', secret: { secretName: 'keys' } },
+    { name: 'policy', configMap: { name: 'policy' } },
+  ];
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'egress', namespace: pods.home, labels: { app: 'egress' } },
+    spec: {
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      securityContext: POD_SECURITY,
+      containers: [container],
+      volumes,
+    },
+  };
+}
+
+beforeAll(async () => {
+  pods = await ExecutorPods.open(cluster, {
+    default: { ...CLASS, egress: 'proxy' },
+    closed: { ...CLASS, egress: 'none' },
+  });
+  web = `web.${pods.home}.svc.cluster.local`;
+  await cluster.apply(
+    nodePod(cluster, { name: 'web', namespace: pods.home, script: answering(`'hello'`), container: READY_ON_HTTP }),
+    ...[serviceOf('web', 80, 8080), serviceOf('egress', PROXY_PORT), serviceOf('one', GRPC_PORT)],
+  );
+  const { spec } = await cluster.get<{ spec: { clusterIP: string } }>(pods.home, 'service', 'web');
+  const policy = {
+    private: [{ host: web, cidr: `${spec.clusterIP}/32`, ports: [80] }],
+    policy: { rules: [{ id: 'web', hosts: [web, `one.${pods.home}.svc.cluster.local`], ports: [80, GRPC_PORT] }] },
+  };
+  await cluster.apply(
+    {
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name: 'policy', namespace: pods.home },
+      data: { 'policy.json': JSON.stringify(policy) },
+    },
+    egressPod(),
+  );
+  ({ client } = await pods.start('one', { MARGAY_EGRESS_ADDRESS: `egress:${PROXY_PORT}` }));
+  for (const name of ['web', 'egress']) await cluster.waitFor(pods.home, `pod/${name}`, 'condition=Ready');
+}, 300_000);
+afterAll(async () => {
+  await pods?.close();
+  await cluster.stop();
+});
+
+const status = (url: string) => `curl -s -m 10 -o /dev/null -w '%{http_code} %header{x-margay-egress}\\n' ${url}`;
+
+describe('a sandbox behind the proxy', () => {
+  it('reaches what the policy allows, under its own name, and nothing else', async () => {
+    const commands = [
+      `curl -sS -m 10 http://${web}/`,
+      'echo',
+      status('http://exfil.example/'),
+      status('http://169.254.169.254/'),
+      status(`http://one.${pods.home}.svc.cluster.local:${GRPC_PORT}/`),
+    ];
+    const { output } = await pods.shell(client, 'out', commands.join('; '));
+    expect(output.trim().split('\n')).toEqual([
+      'hello',
+      ...['403 egress_denied', '403 egress_denied', '502 egress_address'],
+    ]);
+    const log = await cluster.kubectl(['-n', pods.home, 'logs', 'egress']);
+    const lines = log.split('\n').filter((line) => line.includes('"exfil.example"'));
+    expect(lines.map((line) => (JSON.parse(line) as { egress: object }).egress)).toEqual([
+      expect.objectContaining({ tenantId: TENANT, sessionId: 'out', decision: 'denied' }),
+    ]);
+  });
+
+  it('cannot lend its name to another pod', async () => {
+    const { output } = await pods.shell(client, 'out', 'echo $HTTP_PROXY; grep -w egress /etc/hosts');
+    const [proxy = '', address = ''] = output.trim().split('\n');
+    const ip = address.split(/\s+/)[0] ?? '';
+    const { username, password } = new URL(proxy);
+    const user = Buffer.from(`${username}:${password}`).toString('base64');
+    const script = `const request = require('node:http').request({ host: '${ip}', port: ${PROXY_PORT}, path: 'http://${web}/',
+      headers: { 'Proxy-Authorization': 'Basic ${user}' } }, (response) => console.log(response.statusCode));
+      request.end();`;
+    expect((await cluster.evaluate(pods.home, 'web', script)).trim()).toBe('407');
+    expect((await pods.shell(client, 'out', status(`http://${web}/`))).output.trim()).toBe('200');
+  });
+});
