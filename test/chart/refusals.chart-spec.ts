@@ -129,6 +129,11 @@ describe('what does not fit together is refused, with what to set', () => {
       'networkPolicy.otlpTo: empty, so no trace leaves; set peers',
     ],
     [
+      'backups without a place',
+      { ...EVALUATION, backup: { enabled: true } },
+      'backup.existingClaim: missing, so there is no place for backups; set a claim',
+    ],
+    [
       'classes without a default one',
       { ...EVALUATION, sandbox: { classes: { big: {} } } },
       'sandbox.classes: there is none called "default", which sessions use; set one',

@@ -38,6 +38,17 @@ const ASKING = `
     console.log(JSON.stringify(counts));
   })();`;
 
+/** Fits beside whatever else the node of a test runs. */
+const SMALL_CLASS = {
+  cpu: { request: '20m', limit: '1' },
+  memory: { request: '64Mi', limit: '512Mi' },
+  workspace: '1Gi',
+  scratch: '1Gi',
+  storage: 'volume',
+  egress: 'none',
+  warm: { min: 1, max: 1 },
+};
+
 interface Pods {
   items: {
     metadata: { name: string; labels: Record<string, string> };
@@ -71,7 +82,7 @@ describe('helm install with the bundled servers', () => {
   const small = { resources: { requests: { cpu: '10m', memory: '96Mi' } } };
   const values = () => ({
     image: { repository, tag, pullPolicy: cluster.imagePullPolicy },
-    sandbox: { image: { repository: sandboxRepository, tag: sandboxTag } },
+    sandbox: { image: { repository: sandboxRepository, tag: sandboxTag }, classes: { default: SMALL_CLASS } },
     workspaces: { namespace: workspaces },
     mongodb: {
       enabled: true,

@@ -60,6 +60,9 @@
 - 'networkPolicy.ingressFrom: empty, so the ingress controller does not reach the gateway; set its namespaceSelector or podSelector'
 {{- end }}
 {{- end }}
+{{- if and $values.backup.enabled (not $values.backup.existingClaim) }}
+- 'backup.existingClaim: missing, so there is no place for backups; set a claim such as k8s/examples/backup-claim.yaml'
+{{- end }}
 {{- if and $values.sandbox.classes (not (hasKey $values.sandbox.classes "default")) }}
 - 'sandbox.classes: there is none called "default", which sessions use; set one'
 {{- end }}
