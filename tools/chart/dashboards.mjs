@@ -66,6 +66,7 @@ const BOARDS = {
     title: 'Margay: sandboxes and tools',
     panels: {
       Sandboxes: ['short', { '{{class}} {{state}}': 'sum by (class, state) (margay_sandboxes)' }],
+      'Waiting sandboxes': ['short', { '{{class}} {{state}}': 'max by (class, state) (margay_sandbox_pool)' }],
       'Time of a claim, p95': [
         's',
         { '{{class}} {{path}}': quantile(0.95, 'margay_sandbox_claim_duration_seconds', 'class, path') },
@@ -101,7 +102,7 @@ const BOARDS = {
       'Rows behind their logs': ['s', { lag: 'max(margay_effects_lag_seconds)' }],
       Repairs: ['ops', { '{{sweep}}': rate('margay_janitor_repairs_total', 'sweep') }],
       'Clocks off the store': ['s', { '{{pod}}': 'max by (pod) (abs(margay_clock_skew_seconds))' }],
-      'Age of the last backup': ['s', { age: 'max(margay_backup_age_seconds)' }],
+      'Age of the last backup': ['s', { age: 'min(margay_backup_age_seconds)' }],
       'From stored to written': [
         's',
         {
