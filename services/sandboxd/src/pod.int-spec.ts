@@ -1,7 +1,7 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { generateKeyPairSync, type X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, chownSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -51,7 +51,7 @@ async function freeAddress(): Promise<string> {
 
 /** As in a pod: a port, TLS, no session yet, keys in the environment. */
 async function start(): Promise<void> {
-  daemon = spawn(process.execPath, [bundle], {
+  daemon = spawn(path.join(path.dirname(bundle), 'node'), [bundle], {
     env: {
       MARGAY_SANDBOX_ID: 'pod-uid-1',
       MARGAY_SANDBOX_LISTEN: address,
@@ -113,6 +113,9 @@ const stdoutOf = ({ resultJson }: sandboxdPb.Finished): string => (JSON.parse(re
 beforeAll(() => {
   bundle = path.join(mkdtempSync(path.join(tmpdir(), 'margay-bundle-')), 'sandboxd.cjs');
   execFileSync(process.execPath, [path.join(__dirname, '../bundle.mjs'), bundle]);
+  // The user of the daemon need not get through to where this checkout lies.
+  copyFileSync(process.execPath, path.join(path.dirname(bundle), 'node'));
+  chmodSync(path.join(path.dirname(bundle), 'node'), 0o755);
   chmodSync(path.dirname(bundle), 0o755);
 }, 60_000);
 afterAll(() => rmSync(path.dirname(bundle), { recursive: true, force: true }));

@@ -199,8 +199,10 @@ describe('the management port', () => {
     // Its slot is free: the next run starts.
     runner.heartbeat([assigns[1] as runnersPb.Assign], 1);
     await runner.assigns.take();
-    const { body } = await get(`/internal/demand/${harness.pool}`);
-    expect(body).toMatchObject({ queued: 1, running: 2, demand: 3, slots: 2, oldestQueuedSeconds: expect.any(Number) });
+    const demand = async () => (await get(`/internal/demand/${harness.pool}`)).body as { running: number };
+    // The claim is stored before its row is written.
+    while ((await demand()).running < 2) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await demand()).toMatchObject({ queued: 1, running: 2, demand: 3, slots: 2, oldestQueuedSeconds: expect.any(Number) }); // prettier-ignore
   }, 30_000);
 
   it('refuses to be ready while the clock is more than 2 s off the store, and recovers', async () => {
