@@ -178,10 +178,15 @@ describe('a restore', () => {
 
   it('is refused while an instance gives signs of life, and begins nothing then', async () => {
     await backup();
-    const beating = setInterval(() => void beat(db), 20);
-    await beat(db);
+    let isAlive = true;
+    const live = async (): Promise<void> => {
+      for (; isAlive; await new Promise((resolve) => setTimeout(resolve, 20))) await beat(db);
+    };
+    const living = live();
     await expect(restore()).rejects.toMatchObject({ reason: 'instances_alive' });
-    clearInterval(beating);
+    isAlive = false;
+    // A beat on its way would be one more sign of life.
+    await living;
     expect(await client.db(db.databaseName.replace('_g0', '_g1')).listCollections().toArray()).toEqual([]);
     expect((await restore()).database).toMatch(/_g1$/);
   });
