@@ -18,4 +18,5 @@ it(`keeps its promises through deaths, pauses and partitions of its processes an
   expect(result.violations).toEqual([]);
   expect(result.runs).toBeGreaterThan(4);
   expect(result.terminalEvents).toBe(result.runs);
+  expect(result.takeovers.filter(({ strike }) => strike?.fault.kind === 'kill').length).toBeGreaterThan(0);
 }, 240_000);

@@ -28,6 +28,7 @@ export interface RoundResult extends Findings {
 }
 
 /** No fault takes so long, its repair included. */
+const DRIVING_MAX_MS = 5_000;
 const STRIKE_MAX_MS = 150_000;
 /** What a failed effect owes is tried again within this time. */
 const QUEUE_SETTLE_MS = 25_000;
@@ -80,6 +81,7 @@ async function strikeAll(world: FaultWorld, { faults, parallel, progress }: Roun
 async function strikeOne(world: FaultWorld, fault: Fault, strikes: Strike[]): Promise<void> {
   const instance =
     'target' in fault && RUNNERS.includes(fault.target) ? await instanceOf(world, fault.target) : undefined;
+  if (instance && fault.kind === 'kill') await untilDriving(world, instance);
   const struck: Strike = { fault, startedAt: Date.now(), endedAt: Infinity, ...(instance && { instance }) };
   strikes.push(struck);
   const late = new AbortController();
@@ -92,6 +94,17 @@ async function strikeOne(world: FaultWorld, fault: Fault, strikes: Strike[]): Pr
     struck.endedAt = Date.now();
     limit.catch(() => undefined); // it was in time
     late.abort();
+  }
+}
+
+/** The death of a runner without a run shows nothing: it gets a moment to have one, unless the store is struck, too. */
+async function untilDriving({ servers, margay }: FaultWorld, instance: string): Promise<void> {
+  const reader = new StoreReader(servers.store.url, margay.database);
+  try {
+    const endMs = performance.now() + DRIVING_MAX_MS;
+    while (performance.now() < endMs && (await reader.isDriving(instance, DRIVING_MAX_MS)) === false) await delay(50);
+  } finally {
+    await reader.close();
   }
 }
 

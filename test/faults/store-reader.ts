@@ -26,6 +26,13 @@ export class StoreReader {
     return rows.find({ sessionId: { $in: [...sessionIds] }, state: { $ne: 'done' } }).toArray();
   }
 
+  /** Whether a life of a runner drives a run, by the queue; undefined where the store does not say in time. */
+  async isDriving(owner: string, limitMs: number): Promise<boolean | undefined> {
+    const rows = this.client.db(this.database).collection<{ owner: string; state: string }>('runs');
+    const found = rows.findOne({ owner, state: 'running' }, { timeoutMS: limitMs });
+    return found.then((row) => row !== null).catch(() => undefined);
+  }
+
   async close(): Promise<void> {
     await this.client.close();
   }
