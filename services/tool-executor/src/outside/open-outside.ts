@@ -1,5 +1,5 @@
 import { InvalidArgumentError, UnavailableError } from '@margay/errors';
-import type { Logger } from '@margay/platform';
+import { storeGenerationOf, type Logger } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { BUILTIN_TOOLS } from '@margay/toolbox';
 import type { ToolExecutorConfig } from '../config';
@@ -26,7 +26,7 @@ export async function openOutside(config: ToolExecutorConfig, logger: Logger): P
   try {
     await mongo.ready(STORE_WAIT_MS);
     const store = await openStore(mongo);
-    const generation = generationOf(database);
+    const generation = storeGenerationOf(database);
     const lostMs = config.MARGAY_CALL_LOST_SECONDS * 1_000;
     const calls = new OutsideCalls({ store, tools, logger, generation, lostMs });
     logger.info({ tools: tools.length }, 'tools outside sandboxes are ready');
@@ -43,11 +43,6 @@ async function openStore(mongo: MongoConnection): Promise<MongoGuardStore> {
   const store = new MongoGuardStore(db.collection('toolCalls'), db.collection('outsideEpochs'));
   await store.createIndexes();
   return store;
-}
-
-/** Each generation of the store is a database of its own, `margay_g<N>`. */
-function generationOf(database: string): number {
-  return Number(/_g(\d+)$/.exec(database)?.[1] ?? 0);
 }
 
 function missing(): Error {
