@@ -1,6 +1,7 @@
 // `npm run test:cluster`: starts a real single-node Kubernetes on this machine, gives it our images, runs
 // test/cluster/**/*.cluster-spec.ts and removes all of it again. `npm run test:cluster -- PATTERN…` runs the files that
-// match. MARGAY_TEST_CLUSTER=existing takes the cluster of KUBECONFIG instead. Where it cannot run it prints
+// match, and `-- --build` only builds what the cluster is made of, which takes minutes the first time.
+// MARGAY_TEST_CLUSTER=existing takes the cluster of KUBECONFIG instead. Where it cannot run it prints
 // `SKIP cluster: <reason>` and nothing else; see docs/cluster-tests.md.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,6 +23,7 @@ async function main() {
   const isExisting = process.env.MARGAY_TEST_CLUSTER === 'existing';
   const reason = isExisting ? await noUsableKubeconfig() : await machineCannot();
   if (reason) return skip(reason);
+  if (process.argv.includes('--build')) return buildCluster();
   const folder = await mkdtemp(join(tmpdir(), 'margay-cluster-'));
   const cluster = isExisting ? existingCluster() : await ownCluster(folder);
   let stopped;
@@ -65,6 +67,11 @@ async function machineCannot() {
   if (code !== 0) return `its packages could not be installed: ${lastLine(output)}`;
   const after = await run([join(scripts, 'doctor.sh')]);
   return after.code === 0 ? undefined : lastLine(after.output);
+}
+
+async function buildCluster() {
+  const { code } = await run([join(scripts, 'build.sh')], { isShown: true });
+  return code;
 }
 
 function existingCluster() {
