@@ -2,6 +2,7 @@ export * as sessionsPb from './gen/margay/session/v1/sessions.pb';
 export * as accessPb from './gen/margay/session/v1/access.pb';
 export * as runnersPb from './gen/margay/session/v1/runners.pb';
 export * as instancesPb from './gen/margay/session/v1/instances.pb';
+export * as secretsPb from './gen/margay/session/v1/secrets.pb';
 export * as executorPb from './gen/margay/tools/v1/executor.pb';
 export * as sandboxdPb from './gen/margay/sandbox/v1/sandboxd.pb';
 export * as mcpPb from './gen/margay/mcp/v1/mcp.pb';
