@@ -1,0 +1,1 @@
+export { certify, newKeyPair, type CertificateRequest, type KeyPair } from './certificate';
