@@ -30,6 +30,8 @@ export class InstanceWatch {
   private readonly observed = new Map<string, Observed>();
   private readonly now: () => number;
   private timer?: NodeJS.Timeout;
+  /** This replica has been ready once. */
+  private isOpen = false;
 
   constructor(private readonly options: InstanceWatchOptions) {
     this.now = options.now ?? (() => performance.now());
@@ -54,12 +56,17 @@ export class InstanceWatch {
     return [this.options.version, ...versions].sort(compareVersions)[0] as string;
   }
 
-  /** @throws UnavailableError `version` while a client of a newer version lives: it was not made for this replica */
+  /**
+   * A replica that was ready stays so: in an upgrade its own clients still need it, and newer ones wait by themselves.
+   * @throws UnavailableError `version` while a client of a newer version lives: it was not made for this replica
+   */
   checkReady(): void {
+    if (this.isOpen) return;
     const { version } = this.options;
     const newer = this.living().find((row) => row.service !== 'session' && compareVersions(row.version ?? version, version) > 0); // prettier-ignore
     if (newer)
       throw new UnavailableError('version', `${newer.service} of version ${newer.version} still lives; session ${version} waits until it is replaced`); // prettier-ignore
+    this.isOpen = true;
   }
 
   /** Compares beats with those seen before. */
