@@ -1,5 +1,6 @@
 // `npm run test:chart`: lints charts/margay, renders every value set of its `ci/`, checks each object against the schemas of
-// Kubernetes, and runs the unit tests of the templates. `-- --write` makes README.md, the schema and the dashboards anew.
+// Kubernetes, runs the unit tests of the templates and lets the alerts fire in Prometheus' own engine. `-- --write` makes
+// README.md, the schema and the dashboards anew. Where helm can't be had it prints `SKIP chart: <reason>`.
 import { execFile, spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,10 +22,20 @@ async function main() {
   }
   const { findHelm } = await import('./chart/helm.mjs');
   const helm = await findHelm(progress);
+  if (!helm) return skip('neither helm 3.14 or later nor Go to build it is there');
   progress(`helm: ${helm.join(' ')}`);
   const isLinted = patterns.length > 0 || (await lint(helm, chart));
-  const code = await runJest(patterns, helm);
+  const { findAlertEngine } = await import('./chart/alert-engine.mjs');
+  const engine = await findAlertEngine(progress);
+  if (!engine) progress('SKIP chart alerts: there is no Go to build the rule engine with');
+  const code = await runJest(patterns, { MARGAY_TEST_HELM: JSON.stringify(helm), MARGAY_TEST_ALERTS: engine ?? '' });
   return isLinted ? code : 1;
+}
+
+/** One line on standard output; a failure where MARGAY_REQUIRE asks for the chart's tests. */
+function skip(reason) {
+  process.stdout.write(`SKIP chart: ${reason}\n`);
+  return (process.env.MARGAY_REQUIRE ?? '').split(',').includes('chart') ? 1 : 0;
 }
 
 /** With each value set; strict. */
@@ -43,7 +54,7 @@ async function lint([program, ...first], chart) {
 }
 
 /** Ends with a line `N passed, N failed`. */
-async function runJest(patterns, helm) {
+async function runJest(patterns, environment) {
   const directory = await mkdtemp(join(tmpdir(), 'margay-chart-'));
   try {
     const outputFile = join(directory, 'report.json');
@@ -51,14 +62,15 @@ async function runJest(patterns, helm) {
     const flags = ['--config', 'jest.config.js', '--json', '--outputFile', outputFile];
     const args = [jest, ...flags, ...patterns, '--testMatch', '<rootDir>/test/chart/*.chart-spec.ts'];
     const code = await new Promise((resolve, reject) => {
-      const env = { ...process.env, MARGAY_TEST_HELM: JSON.stringify(helm) };
+      const env = { ...process.env, ...environment };
       const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'ignore', 'inherit'] });
       child.once('error', reject);
       child.once('exit', (status) => resolve(status ?? 1));
     });
     const report = JSON.parse(await readFile(outputFile, 'utf8'));
     const failed = report.numFailedTests + report.numRuntimeErrorTestSuites;
-    process.stdout.write(`${report.numPassedTests} passed, ${failed} failed\n`);
+    const skipped = report.numPendingTests > 0 ? `, ${report.numPendingTests} skipped` : '';
+    process.stdout.write(`${report.numPassedTests} passed, ${failed} failed${skipped}\n`);
     return code;
   } finally {
     await rm(directory, { recursive: true, force: true });
