@@ -6,6 +6,7 @@ import { ExecutorService } from './executor/executor.service';
 import { FilesService } from './files/files.service';
 import type { OutsideCalls } from './outside/outside-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
+import { UtilitySandboxes } from './utility/utility-sandboxes';
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
 export interface AppParts {
@@ -22,6 +23,7 @@ export function appModuleOf({ registry, keys, logger, outside, callers }: AppPar
     providers: [
       ExecutorGrpc,
       { provide: SandboxRegistry, useValue: registry },
+      { provide: UtilitySandboxes, useFactory: () => new UtilitySandboxes(registry) },
       { provide: KeyRing, useValue: keys },
       ...(callers ? [{ provide: EgressCallers, useValue: callers }] : []),
       { provide: FilesService, useFactory: () => new FilesService(registry, logger) },

@@ -1,5 +1,5 @@
-import type { RunGrant } from '@margay/contracts';
 import type { Epoch } from './epoch';
+import type { ClaimWorkspace } from './workspace-key';
 
 /** `bwrap`: own user, processes, network and files; `pod`: a container; `uid`: an own user only; `none`: path checks only. */
 export type Isolation = 'bwrap' | 'pod' | 'uid' | 'none';
@@ -30,7 +30,7 @@ export interface Greeting {
 export interface ClaimRequest {
   tenantId: string;
   sessionId: string;
-  workspace: RunGrant['workspace'];
+  workspace: ClaimWorkspace;
   /** The sandbox serves no lower epoch from its start. */
   minimum: Epoch;
   /** Says hello, which binds the sandbox to the session. For drivers with something to do at the same time; else the claimer does it. */

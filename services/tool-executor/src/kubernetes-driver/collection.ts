@@ -1,4 +1,5 @@
 import { eachOf } from '@margay/platform';
+import { UTILITY_IDLE_MS, utilityWorkspaceOf } from '../driver/workspace-key';
 import type { Endings } from './endings';
 import type { Pod, VolumeClaim } from './kubernetes-api';
 import { isOwn, LABEL, ORPHANED_AT, selectorOf } from './labels';
@@ -86,11 +87,13 @@ export class Collection {
     return true;
   }
 
-  private isIdle({ state, createdAt, lastActiveAt, claimedAt }: SandboxRow): boolean {
+  private isIdle({ state, sessionId = '', createdAt, lastActiveAt, claimedAt }: SandboxRow): boolean {
     if (state !== 'ready' && state !== 'claimed' && state !== 'starting') return false;
     const quietMs = this.now() - (lastActiveAt ?? claimedAt ?? createdAt).getTime();
     const isOld = this.now() - (claimedAt ?? createdAt).getTime() > MAX_LIFE_MS;
-    return quietMs > this.options.idleMs || (isOld && quietMs > QUIET_MS);
+    const isUtility = utilityWorkspaceOf(sessionId) !== undefined;
+    const idleMs = isUtility ? Math.min(UTILITY_IDLE_MS, this.options.idleMs) : this.options.idleMs;
+    return quietMs > idleMs || (isOld && quietMs > QUIET_MS);
   }
 
   private async pod({ metadata }: Pod, rows: readonly SandboxRow[], seen: Set<string>): Promise<boolean> {

@@ -1,5 +1,6 @@
 import { FailedPreconditionError, isMargayError, PermissionDeniedError } from '@margay/errors';
 import { isLowerEpoch } from '../driver/epoch';
+import { workspaceIdOf, workspaceKeyOf } from '../driver/workspace-key';
 import {
   SandboxDriver,
   type Claim,
@@ -26,7 +27,6 @@ import { endpointOf, refOf } from './sandbox-ref';
 import { BOUND_STATES, claimKeyOf, isFinal, type SandboxRow } from './sandbox-row';
 import { WarmClaim } from './warm-claim';
 import { WarmPool, type Probe } from './warm-pool';
-import { workspaceIdOf } from './workspace.repository';
 
 /** One claim meets so many changes by others before it gives way. */
 const LOOKS = 6;
@@ -83,7 +83,7 @@ export class KubernetesDriver extends SandboxDriver {
     if (isLowerEpoch(minimum, highest)) throw staleEpoch();
     for (let left = LOOKS, row = first; left > 0; left -= 1, row = await find()) {
       if (row && row.tenantId !== tenantId) throw bound();
-      if (row && row.workspaceId !== workspaceIdOf(tenantId, keyOf(request))) {
+      if (row && row.workspaceId !== workspaceIdOf(tenantId, workspaceKeyOf(request))) {
         await this.endings.end(row, 'released', 'other workspace');
         continue;
       }
@@ -191,7 +191,7 @@ export class KubernetesDriver extends SandboxDriver {
   private workspaceOf(request: ClaimRequest) {
     const { storage } = this.context.settings.class(USUAL_CLASS);
     if (request.workspace.kind === 'project' && storage !== 'volume') throw needsVolume();
-    return this.context.workspaces.obtain(request.tenantId, keyOf(request), { class: USUAL_CLASS, storage });
+    return this.context.workspaces.obtain(request.tenantId, workspaceKeyOf(request), { class: USUAL_CLASS, storage });
   }
 
   /** What the cluster did to a pod by itself, or somebody in it. */
@@ -223,11 +223,6 @@ function claimOf(row: SandboxRow | undefined, path: 'warm' | 'cold'): Claim | un
 function tenantLimit(max: number): Claim {
   const message = `the tenant has ${max} sandboxes, and all of them are in use`;
   return { refusal: { state: 'queued', reason: 'tenant_limit', message, retryAfterMs: TENANT_AGAIN_MS } };
-}
-
-/** Sessions of a project share its workspace. */
-function keyOf({ sessionId, workspace }: ClaimRequest): string {
-  return workspace.kind === 'project' ? `p/${workspace.projectId}` : `s/${sessionId}`;
 }
 
 function needsVolume(): Error {

@@ -1,3 +1,5 @@
+import { utilityWorkspaceOf } from '../driver/workspace-key';
+
 /** Before a session has it, while it has, and after; see cluster §1.2. */
 export const LIVE_STATES = ['warming', 'warm', 'claimed', 'starting', 'ready', 'draining', 'suspending'] as const;
 export const FINAL_STATES = ['released', 'failed', 'lost'] as const;
@@ -17,7 +19,7 @@ export interface SandboxRow {
   _id: string;
   /** `system` while nobody has it. */
   tenantId: string;
-  /** Unique: `pool/<id>`, `s/<session>/<class>`, or `x/<id>` once it is nobody's any more. */
+  /** Unique: `pool/<id>`, `s/<session>/<class>`, `u/<workspace>`, or `x/<id>` once it is nobody's any more. */
   claimKey: string;
   class: string;
   pool: string;
@@ -59,4 +61,8 @@ export function isFinal({ state }: Pick<SandboxRow, 'state'>): boolean {
   return (FINAL_STATES as readonly string[]).includes(state);
 }
 
-export const claimKeyOf = (sessionId: string, className: string): string => `s/${sessionId}/${className}`;
+/** Work without a session is done in one sandbox per workspace. */
+export function claimKeyOf(sessionId: string, className: string): string {
+  const workspaceId = utilityWorkspaceOf(sessionId);
+  return workspaceId === undefined ? `s/${sessionId}/${className}` : `u/${workspaceId}`;
+}

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto';
 import type { Collection } from 'mongodb';
 import { isDuplicateKey, translateStoreError } from '@margay/platform';
+import { workspaceIdOf } from '../driver/workspace-key';
 
 export interface WorkspaceVolume {
   namespace: string;
@@ -22,11 +22,6 @@ export interface WorkspaceRow {
   createdAt: Date;
   lastUsedAt: Date;
   rev: number;
-}
-
-/** The id follows from the key, so everybody makes the same one. */
-export function workspaceIdOf(tenantId: string, key: string): string {
-  return createHash('sha256').update(`${tenantId}\0${key}`).digest('hex').slice(0, 32);
 }
 
 /** The collection `workspaces`, as far as sandboxes need it. */

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { chown, mkdir, realpath, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import type { RunGrant } from '@margay/contracts';
 import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
+import type { ClaimWorkspace } from '../driver/workspace-key';
 import type { User } from './sandbox-folder';
 import type { SandboxRecord } from './sandbox-records';
 
@@ -47,7 +47,7 @@ const REFUSED = [
 export interface Claim {
   tenantId: string;
   sessionId: string;
-  workspace: RunGrant['workspace'];
+  workspace: ClaimWorkspace;
 }
 
 /** Decides where a session's files lie and whose they are. A user's folder is never given to another user. */
@@ -60,6 +60,7 @@ export class Workspaces {
 
   async locate({ sessionId, tenantId, workspace }: Claim, records: readonly SandboxRecord[] = []): Promise<Workspace> {
     if (workspace.kind === 'own') return this.makeOwn(sessionId);
+    if (workspace.kind === 'session') return this.ownOf(workspace.sessionId);
     if (workspace.kind === 'project') return this.makeShared(workspace.projectId);
     const folder = await realpath(workspace.path).catch((cause: unknown) => {
       throw new FailedPreconditionError('workspace_missing', `There is no folder ${workspace.path}.`, { cause });
@@ -92,13 +93,21 @@ export class Workspaces {
     return { folder: await realpath((await this.make(sessionId)).folder) };
   }
 
+  /** Work for a session that has no part in it leaves its files to its user. */
+  private async ownOf(sessionId: string): Promise<Workspace> {
+    return this.ownedByItsUser((await this.makeOwn(sessionId)).folder);
+  }
+
   /** All sessions of a project share its folder, and with it the user of the first of them. */
   private async makeShared(projectId: string): Promise<Workspace> {
     if (!/^[0-9a-f]{32}$/.test(projectId))
       throw new InvalidArgumentError('bad_project_id', 'The project id is malformed.');
     const made = await this.make(`p-${projectId}`);
     if (made.isNew) await writeFile(path.join(made.folder, 'CLAUDE.md'), PROJECT_NOTES);
-    const folder = await realpath(made.folder);
+    return this.ownedByItsUser(await realpath(made.folder));
+  }
+
+  private async ownedByItsUser(folder: string): Promise<Workspace> {
     const { uid, gid } = await stat(folder);
     return this.options.isRoot && uid !== 0 ? { folder, owner: { uid, gid } } : { folder };
   }

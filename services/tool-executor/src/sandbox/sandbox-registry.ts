@@ -4,8 +4,14 @@ import { SANDBOX_CLASS } from '../metrics';
 import type { Epoch } from '../driver/epoch';
 import type { ClaimPath, Isolation, Refusal, ReleaseOptions, SandboxDriver } from '../driver/sandbox-driver';
 import type { SandboxLedger } from '../driver/sandbox-ledger';
+import { UTILITY_IDLE_MS, utilityWorkspaceOf, type ClaimWorkspace } from '../driver/workspace-key';
 import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
 import type { SandboxGrants } from './sandbox-grants';
+
+/** Who wants a sandbox, where, and since when: a run grant, or the same for work that belongs to no run. */
+export type SandboxWish = Pick<RunGrant, 'tenantId' | 'sessionId' | 'epoch' | 'storeGeneration'> & {
+  workspace: ClaimWorkspace;
+};
 
 export interface Fence {
   epoch: number;
@@ -62,7 +68,7 @@ export class SandboxRegistry {
   }
 
   /** The session's sandbox, bound to the grant's epoch. Several callers share one claim. */
-  async obtain(grant: RunGrant): Promise<LiveSandbox> {
+  async obtain(grant: SandboxWish): Promise<LiveSandbox> {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
@@ -165,7 +171,7 @@ export class SandboxRegistry {
   }
 
   /** Whether no later owner of the run is known, whatever the sandbox says. */
-  isCurrent(grant: RunGrant): Promise<boolean> {
+  isCurrent(grant: SandboxWish): Promise<boolean> {
     return this.claims.isHighest(grant.tenantId, grant.sessionId, epochOf(grant));
   }
 
@@ -185,9 +191,8 @@ export class SandboxRegistry {
 
   /** Ends what nobody has used for the idle time; of what others may use only the connection ends. */
   async sweep(): Promise<void> {
-    const due = this.now() - this.options.idleStopMs;
     const all = [...this.live.values()];
-    const idle = all.filter((sandbox) => sandbox.activeCalls === 0 && sandbox.lastUsedAt <= due);
+    const idle = all.filter((sandbox) => sandbox.activeCalls === 0 && this.isIdle(sandbox));
     if (!this.options.ledger.isShared) {
       await Promise.all(idle.map((sandbox) => this.end(sandbox, { reason: 'idle', forget: 'nothing' })));
       return;
@@ -195,6 +200,12 @@ export class SandboxRegistry {
     for (const { ref } of idle) this.drop(ref.sessionId);
     const used = all.filter(({ activeCalls }) => activeCalls > 0);
     await Promise.all(used.map(({ ref }) => this.options.ledger.touch(ref)));
+  }
+
+  private isIdle({ ref, lastUsedAt }: LiveSandbox): boolean {
+    const { idleStopMs } = this.options;
+    const isUtility = utilityWorkspaceOf(ref.sessionId) !== undefined;
+    return lastUsedAt <= this.now() - (isUtility ? Math.min(UTILITY_IDLE_MS, idleStopMs) : idleStopMs);
   }
 
   /** Counts a call; call the result when it is over. */
@@ -217,7 +228,7 @@ export class SandboxRegistry {
     );
   }
 
-  private async observedClaim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
+  private async observedClaim(grant: SandboxWish, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
     const startedAt = performance.now();
     const attributes = {
       [ATTRIBUTE.conversation]: grant.sessionId,
@@ -234,7 +245,7 @@ export class SandboxRegistry {
     }
   }
 
-  private async claim(grant: RunGrant, previous: LiveSandbox | undefined): Promise<ClaimedSandbox> {
+  private async claim(grant: SandboxWish, previous: LiveSandbox | undefined): Promise<ClaimedSandbox> {
     const { tenantId, sessionId, workspace } = grant;
     if (!(await this.isCurrent(grant))) throw staleEpoch();
     if (previous && this.isOutOfPlace(previous, grant))
@@ -253,7 +264,7 @@ export class SandboxRegistry {
   }
 
   /** Whether it runs on another workspace, or on a folder that has gone. One that others use may just have been lost. */
-  private isOutOfPlace({ workspaceKey }: LiveSandbox, grant: RunGrant): boolean {
+  private isOutOfPlace({ workspaceKey }: LiveSandbox, grant: SandboxWish): boolean {
     if (workspaceKey === '') return false;
     return !this.options.ledger.isShared || workspaceKey !== keyOf(grant);
   }
@@ -301,14 +312,15 @@ export class SandboxRegistry {
   }
 
   /** The record outlives the sandbox, so its next incarnation starts with the highest epoch ever seen. */
-  private noteEpoch(grant: RunGrant): Promise<void> {
+  private noteEpoch(grant: SandboxWish): Promise<void> {
     return this.options.ledger.raiseEpoch(grant.tenantId, grant.sessionId, epochOf(grant));
   }
 }
 
-const epochOf = (grant: RunGrant): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
+const epochOf = (grant: SandboxWish): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
 
-function keyOf({ workspace }: RunGrant): string {
+function keyOf({ workspace }: SandboxWish): string {
+  if (workspace.kind === 'session') return `session ${workspace.sessionId}`;
   if (workspace.kind === 'project') return `project ${workspace.projectId}`;
   return workspace.kind === 'own' ? 'own' : `path ${workspace.path}`;
 }
