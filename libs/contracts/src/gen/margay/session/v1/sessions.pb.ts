@@ -314,6 +314,8 @@ export interface CreateProjectRequest {
   /** `empty`, or empty for that. */
   contentKind: string;
   idempotencyKey: string;
+  /** What its files begin with, see `ContentSource` in @margay/contracts; empty = as `content_kind` says. */
+  contentJson: string;
 }
 
 export interface CreateProjectResponse {
@@ -352,6 +354,61 @@ export interface ListBranchesResponse {
   stale: boolean;
   /** Why it is no repository: `missing_path`, `not_git`. */
   reason: string;
+}
+
+export interface ListWorktreesRequest {
+  project: string;
+}
+
+export interface ListWorktreesResponse {
+  /** See `Worktree` in @margay/contracts. */
+  worktreesJson: string[];
+  stale: boolean;
+}
+
+export interface CreateWorktreeRequest {
+  project: string;
+  branch: string;
+  /** Where the branch begins that is made; empty: it exists. */
+  base: string;
+}
+
+export interface CreateWorktreeResponse {
+  worktreeJson: string;
+  /** It was there already. */
+  replayed: boolean;
+}
+
+export interface DeleteWorktreeRequest {
+  project: string;
+  worktreeId: string;
+  /** Also with changes that are stored nowhere else. */
+  force: boolean;
+}
+
+export interface DeleteWorktreeResponse {
+  alreadyAbsent: boolean;
+}
+
+export interface GetSpecRequest {
+  sessionId: string;
+}
+
+export interface GetSpecResponse {
+  /** See `SessionSpec` in @margay/contracts. */
+  specJson: string;
+}
+
+export interface BindProjectRequest {
+  sessionId: string;
+  /** Any form of a project's name; `auto` for none. */
+  project: string;
+  idempotencyKey: string;
+}
+
+export interface BindProjectResponse {
+  specJson: string;
+  replayed: boolean;
 }
 
 export interface DeleteProjectRequest {
@@ -4997,7 +5054,7 @@ export const ListProjectsResponse: MessageFns<ListProjectsResponse> = {
 };
 
 function createBaseCreateProjectRequest(): CreateProjectRequest {
-  return { name: "", description: "", path: "", contentKind: "", idempotencyKey: "" };
+  return { name: "", description: "", path: "", contentKind: "", idempotencyKey: "", contentJson: "" };
 }
 
 export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
@@ -5016,6 +5073,9 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
     }
     if (message.idempotencyKey !== "") {
       writer.uint32(42).string(message.idempotencyKey);
+    }
+    if (message.contentJson !== "") {
+      writer.uint32(50).string(message.contentJson);
     }
     return writer;
   },
@@ -5073,6 +5133,14 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
             message.idempotencyKey = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.contentJson = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5100,6 +5168,11 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
         : isSet(object.idempotency_key)
         ? globalThis.String(object.idempotency_key)
         : "",
+      contentJson: isSet(object.contentJson)
+        ? globalThis.String(object.contentJson)
+        : isSet(object.content_json)
+        ? globalThis.String(object.content_json)
+        : "",
     };
   },
 
@@ -5120,6 +5193,9 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
     if (message.idempotencyKey !== "") {
       obj.idempotencyKey = message.idempotencyKey;
     }
+    if (message.contentJson !== "") {
+      obj.contentJson = message.contentJson;
+    }
     return obj;
   },
 
@@ -5133,6 +5209,7 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
     message.path = object.path ?? "";
     message.contentKind = object.contentKind ?? "";
     message.idempotencyKey = object.idempotencyKey ?? "";
+    message.contentJson = object.contentJson ?? "";
     return message;
   },
 };
@@ -5778,6 +5855,874 @@ export const ListBranchesResponse: MessageFns<ListBranchesResponse> = {
   },
 };
 
+function createBaseListWorktreesRequest(): ListWorktreesRequest {
+  return { project: "" };
+}
+
+export const ListWorktreesRequest: MessageFns<ListWorktreesRequest> = {
+  encode(message: ListWorktreesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.project !== "") {
+      writer.uint32(10).string(message.project);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListWorktreesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListWorktreesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.project = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListWorktreesRequest {
+    return { project: isSet(object.project) ? globalThis.String(object.project) : "" };
+  },
+
+  toJSON(message: ListWorktreesRequest): unknown {
+    const obj: any = {};
+    if (message.project !== "") {
+      obj.project = message.project;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListWorktreesRequest>, I>>(base?: I): ListWorktreesRequest {
+    return ListWorktreesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListWorktreesRequest>, I>>(object: I): ListWorktreesRequest {
+    const message = createBaseListWorktreesRequest();
+    message.project = object.project ?? "";
+    return message;
+  },
+};
+
+function createBaseListWorktreesResponse(): ListWorktreesResponse {
+  return { worktreesJson: [], stale: false };
+}
+
+export const ListWorktreesResponse: MessageFns<ListWorktreesResponse> = {
+  encode(message: ListWorktreesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.worktreesJson) {
+      writer.uint32(10).string(v!);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListWorktreesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListWorktreesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.worktreesJson.push(reader.string());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListWorktreesResponse {
+    return {
+      worktreesJson: globalThis.Array.isArray(object?.worktreesJson)
+        ? object.worktreesJson.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.worktrees_json)
+        ? object.worktrees_json.map((e: any) => globalThis.String(e))
+        : [],
+      stale: isSet(object.stale) ? globalThis.Boolean(object.stale) : false,
+    };
+  },
+
+  toJSON(message: ListWorktreesResponse): unknown {
+    const obj: any = {};
+    if (message.worktreesJson?.length) {
+      obj.worktreesJson = message.worktreesJson;
+    }
+    if (message.stale !== false) {
+      obj.stale = message.stale;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListWorktreesResponse>, I>>(base?: I): ListWorktreesResponse {
+    return ListWorktreesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListWorktreesResponse>, I>>(object: I): ListWorktreesResponse {
+    const message = createBaseListWorktreesResponse();
+    message.worktreesJson = object.worktreesJson?.map((e) => e) || [];
+    message.stale = object.stale ?? false;
+    return message;
+  },
+};
+
+function createBaseCreateWorktreeRequest(): CreateWorktreeRequest {
+  return { project: "", branch: "", base: "" };
+}
+
+export const CreateWorktreeRequest: MessageFns<CreateWorktreeRequest> = {
+  encode(message: CreateWorktreeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.project !== "") {
+      writer.uint32(10).string(message.project);
+    }
+    if (message.branch !== "") {
+      writer.uint32(18).string(message.branch);
+    }
+    if (message.base !== "") {
+      writer.uint32(26).string(message.base);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateWorktreeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateWorktreeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.project = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.branch = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.base = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateWorktreeRequest {
+    return {
+      project: isSet(object.project) ? globalThis.String(object.project) : "",
+      branch: isSet(object.branch) ? globalThis.String(object.branch) : "",
+      base: isSet(object.base) ? globalThis.String(object.base) : "",
+    };
+  },
+
+  toJSON(message: CreateWorktreeRequest): unknown {
+    const obj: any = {};
+    if (message.project !== "") {
+      obj.project = message.project;
+    }
+    if (message.branch !== "") {
+      obj.branch = message.branch;
+    }
+    if (message.base !== "") {
+      obj.base = message.base;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateWorktreeRequest>, I>>(base?: I): CreateWorktreeRequest {
+    return CreateWorktreeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateWorktreeRequest>, I>>(object: I): CreateWorktreeRequest {
+    const message = createBaseCreateWorktreeRequest();
+    message.project = object.project ?? "";
+    message.branch = object.branch ?? "";
+    message.base = object.base ?? "";
+    return message;
+  },
+};
+
+function createBaseCreateWorktreeResponse(): CreateWorktreeResponse {
+  return { worktreeJson: "", replayed: false };
+}
+
+export const CreateWorktreeResponse: MessageFns<CreateWorktreeResponse> = {
+  encode(message: CreateWorktreeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.worktreeJson !== "") {
+      writer.uint32(10).string(message.worktreeJson);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateWorktreeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateWorktreeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.worktreeJson = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): CreateWorktreeResponse {
+    return {
+      worktreeJson: isSet(object.worktreeJson)
+        ? globalThis.String(object.worktreeJson)
+        : isSet(object.worktree_json)
+        ? globalThis.String(object.worktree_json)
+        : "",
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: CreateWorktreeResponse): unknown {
+    const obj: any = {};
+    if (message.worktreeJson !== "") {
+      obj.worktreeJson = message.worktreeJson;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<CreateWorktreeResponse>, I>>(base?: I): CreateWorktreeResponse {
+    return CreateWorktreeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<CreateWorktreeResponse>, I>>(object: I): CreateWorktreeResponse {
+    const message = createBaseCreateWorktreeResponse();
+    message.worktreeJson = object.worktreeJson ?? "";
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
+function createBaseDeleteWorktreeRequest(): DeleteWorktreeRequest {
+  return { project: "", worktreeId: "", force: false };
+}
+
+export const DeleteWorktreeRequest: MessageFns<DeleteWorktreeRequest> = {
+  encode(message: DeleteWorktreeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.project !== "") {
+      writer.uint32(10).string(message.project);
+    }
+    if (message.worktreeId !== "") {
+      writer.uint32(18).string(message.worktreeId);
+    }
+    if (message.force !== false) {
+      writer.uint32(24).bool(message.force);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteWorktreeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteWorktreeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.project = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.worktreeId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeleteWorktreeRequest {
+    return {
+      project: isSet(object.project) ? globalThis.String(object.project) : "",
+      worktreeId: isSet(object.worktreeId)
+        ? globalThis.String(object.worktreeId)
+        : isSet(object.worktree_id)
+        ? globalThis.String(object.worktree_id)
+        : "",
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+    };
+  },
+
+  toJSON(message: DeleteWorktreeRequest): unknown {
+    const obj: any = {};
+    if (message.project !== "") {
+      obj.project = message.project;
+    }
+    if (message.worktreeId !== "") {
+      obj.worktreeId = message.worktreeId;
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeleteWorktreeRequest>, I>>(base?: I): DeleteWorktreeRequest {
+    return DeleteWorktreeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeleteWorktreeRequest>, I>>(object: I): DeleteWorktreeRequest {
+    const message = createBaseDeleteWorktreeRequest();
+    message.project = object.project ?? "";
+    message.worktreeId = object.worktreeId ?? "";
+    message.force = object.force ?? false;
+    return message;
+  },
+};
+
+function createBaseDeleteWorktreeResponse(): DeleteWorktreeResponse {
+  return { alreadyAbsent: false };
+}
+
+export const DeleteWorktreeResponse: MessageFns<DeleteWorktreeResponse> = {
+  encode(message: DeleteWorktreeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.alreadyAbsent !== false) {
+      writer.uint32(8).bool(message.alreadyAbsent);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteWorktreeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteWorktreeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.alreadyAbsent = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DeleteWorktreeResponse {
+    return {
+      alreadyAbsent: isSet(object.alreadyAbsent)
+        ? globalThis.Boolean(object.alreadyAbsent)
+        : isSet(object.already_absent)
+        ? globalThis.Boolean(object.already_absent)
+        : false,
+    };
+  },
+
+  toJSON(message: DeleteWorktreeResponse): unknown {
+    const obj: any = {};
+    if (message.alreadyAbsent !== false) {
+      obj.alreadyAbsent = message.alreadyAbsent;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DeleteWorktreeResponse>, I>>(base?: I): DeleteWorktreeResponse {
+    return DeleteWorktreeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DeleteWorktreeResponse>, I>>(object: I): DeleteWorktreeResponse {
+    const message = createBaseDeleteWorktreeResponse();
+    message.alreadyAbsent = object.alreadyAbsent ?? false;
+    return message;
+  },
+};
+
+function createBaseGetSpecRequest(): GetSpecRequest {
+  return { sessionId: "" };
+}
+
+export const GetSpecRequest: MessageFns<GetSpecRequest> = {
+  encode(message: GetSpecRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetSpecRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetSpecRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetSpecRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+    };
+  },
+
+  toJSON(message: GetSpecRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetSpecRequest>, I>>(base?: I): GetSpecRequest {
+    return GetSpecRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetSpecRequest>, I>>(object: I): GetSpecRequest {
+    const message = createBaseGetSpecRequest();
+    message.sessionId = object.sessionId ?? "";
+    return message;
+  },
+};
+
+function createBaseGetSpecResponse(): GetSpecResponse {
+  return { specJson: "" };
+}
+
+export const GetSpecResponse: MessageFns<GetSpecResponse> = {
+  encode(message: GetSpecResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.specJson !== "") {
+      writer.uint32(10).string(message.specJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetSpecResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetSpecResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.specJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetSpecResponse {
+    return {
+      specJson: isSet(object.specJson)
+        ? globalThis.String(object.specJson)
+        : isSet(object.spec_json)
+        ? globalThis.String(object.spec_json)
+        : "",
+    };
+  },
+
+  toJSON(message: GetSpecResponse): unknown {
+    const obj: any = {};
+    if (message.specJson !== "") {
+      obj.specJson = message.specJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetSpecResponse>, I>>(base?: I): GetSpecResponse {
+    return GetSpecResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetSpecResponse>, I>>(object: I): GetSpecResponse {
+    const message = createBaseGetSpecResponse();
+    message.specJson = object.specJson ?? "";
+    return message;
+  },
+};
+
+function createBaseBindProjectRequest(): BindProjectRequest {
+  return { sessionId: "", project: "", idempotencyKey: "" };
+}
+
+export const BindProjectRequest: MessageFns<BindProjectRequest> = {
+  encode(message: BindProjectRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sessionId !== "") {
+      writer.uint32(10).string(message.sessionId);
+    }
+    if (message.project !== "") {
+      writer.uint32(18).string(message.project);
+    }
+    if (message.idempotencyKey !== "") {
+      writer.uint32(26).string(message.idempotencyKey);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BindProjectRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBindProjectRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.sessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.project = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BindProjectRequest {
+    return {
+      sessionId: isSet(object.sessionId)
+        ? globalThis.String(object.sessionId)
+        : isSet(object.session_id)
+        ? globalThis.String(object.session_id)
+        : "",
+      project: isSet(object.project) ? globalThis.String(object.project) : "",
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : "",
+    };
+  },
+
+  toJSON(message: BindProjectRequest): unknown {
+    const obj: any = {};
+    if (message.sessionId !== "") {
+      obj.sessionId = message.sessionId;
+    }
+    if (message.project !== "") {
+      obj.project = message.project;
+    }
+    if (message.idempotencyKey !== "") {
+      obj.idempotencyKey = message.idempotencyKey;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<BindProjectRequest>, I>>(base?: I): BindProjectRequest {
+    return BindProjectRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<BindProjectRequest>, I>>(object: I): BindProjectRequest {
+    const message = createBaseBindProjectRequest();
+    message.sessionId = object.sessionId ?? "";
+    message.project = object.project ?? "";
+    message.idempotencyKey = object.idempotencyKey ?? "";
+    return message;
+  },
+};
+
+function createBaseBindProjectResponse(): BindProjectResponse {
+  return { specJson: "", replayed: false };
+}
+
+export const BindProjectResponse: MessageFns<BindProjectResponse> = {
+  encode(message: BindProjectResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.specJson !== "") {
+      writer.uint32(10).string(message.specJson);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BindProjectResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBindProjectResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.specJson = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BindProjectResponse {
+    return {
+      specJson: isSet(object.specJson)
+        ? globalThis.String(object.specJson)
+        : isSet(object.spec_json)
+        ? globalThis.String(object.spec_json)
+        : "",
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: BindProjectResponse): unknown {
+    const obj: any = {};
+    if (message.specJson !== "") {
+      obj.specJson = message.specJson;
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<BindProjectResponse>, I>>(base?: I): BindProjectResponse {
+    return BindProjectResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<BindProjectResponse>, I>>(object: I): BindProjectResponse {
+    const message = createBaseBindProjectResponse();
+    message.specJson = object.specJson ?? "";
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
 function createBaseDeleteProjectRequest(): DeleteProjectRequest {
   return { projectId: "" };
 }
@@ -6211,6 +7156,24 @@ export const SessionsDefinition = {
       responseStream: true,
       options: {},
     },
+    /** What a session is: where it works, with which model, for whom. */
+    getSpec: {
+      name: "GetSpec",
+      requestType: GetSpecRequest as typeof GetSpecRequest,
+      requestStream: false,
+      responseType: GetSpecResponse as typeof GetSpecResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Binds the session to another project; an active run goes on where it began. */
+    bindProject: {
+      name: "BindProject",
+      requestType: BindProjectRequest as typeof BindProjectRequest,
+      requestStream: false,
+      responseType: BindProjectResponse as typeof BindProjectResponse,
+      responseStream: false,
+      options: {},
+    },
     /** Stores a file that a later query can name in its attachments. */
     addAttachment: {
       name: "AddAttachment",
@@ -6262,10 +7225,7 @@ export const SessionsDefinition = {
       responseStream: false,
       options: {},
     },
-    /**
-     * Its files are kept for a while; nobody reaches them any more.
-     * Branches of the repository of a project, by any form of its name.
-     */
+    /** Branches of the repository of a project, by any form of its name. */
     listBranches: {
       name: "ListBranches",
       requestType: ListBranchesRequest as typeof ListBranchesRequest,
@@ -6274,6 +7234,33 @@ export const SessionsDefinition = {
       responseStream: false,
       options: {},
     },
+    /** Working trees of a project beside its own, from the index of its workspace. */
+    listWorktrees: {
+      name: "ListWorktrees",
+      requestType: ListWorktreesRequest as typeof ListWorktreesRequest,
+      requestStream: false,
+      responseType: ListWorktreesResponse as typeof ListWorktreesResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** One working tree for each branch: a repeat finds what the first one made. */
+    createWorktree: {
+      name: "CreateWorktree",
+      requestType: CreateWorktreeRequest as typeof CreateWorktreeRequest,
+      requestStream: false,
+      responseType: CreateWorktreeResponse as typeof CreateWorktreeResponse,
+      responseStream: false,
+      options: {},
+    },
+    deleteWorktree: {
+      name: "DeleteWorktree",
+      requestType: DeleteWorktreeRequest as typeof DeleteWorktreeRequest,
+      requestStream: false,
+      responseType: DeleteWorktreeResponse as typeof DeleteWorktreeResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Its files are kept for a while; nobody reaches them any more. */
     deleteProject: {
       name: "DeleteProject",
       requestType: DeleteProjectRequest as typeof DeleteProjectRequest,
