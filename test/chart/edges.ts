@@ -8,7 +8,12 @@ export interface Peer {
 interface Rule {
   from?: Peer[];
   to?: Peer[];
-  ports?: { protocol: string; port: number }[];
+  ports?: Ports[];
+}
+interface Ports {
+  protocol: string;
+  port: number;
+  endPort?: number;
 }
 interface Actor {
   name: string;
@@ -73,7 +78,9 @@ function mayEnter(policies: KubernetesObject[], from: Actor, to: Actor, port: nu
 
 function allows(rules: Rule[] | undefined, side: 'from' | 'to', other: Actor, port: number, home = ''): boolean {
   return (rules ?? []).some((rule) => {
-    const isPort = rule.ports === undefined || rule.ports.some((allowed) => allowed.port === port);
+    const isPort =
+      rule.ports === undefined ||
+      rule.ports.some((allowed) => allowed.port <= port && port <= (allowed.endPort ?? allowed.port));
     const peers = rule[side];
     return isPort && (peers === undefined || peers.length === 0 || peers.some((peer) => isPeer(peer, other, home)));
   });
@@ -93,7 +100,7 @@ export function outerEdges(objects: KubernetesObject[]): string[] {
   return ofKind(objects, 'NetworkPolicy').flatMap(({ metadata, spec }) => {
     const text = (peer: Peer) => peer.ipBlock?.cidr ?? Object.values(peer.namespaceSelector?.matchLabels ?? {}).join() + `/${Object.values(peer.podSelector?.matchLabels ?? { all: '*' }).join()}`; // prettier-ignore
     const isOuter = (peer: Peer) => peer.podSelector?.matchLabels?.['app.kubernetes.io/name'] !== 'margay';
-    const ends = (rule: Rule, peers: Peer[] = []) => peers.filter(isOuter).flatMap((peer) => (rule.ports ?? []).map(({ protocol, port }) => `${text(peer)}:${port}${protocol === 'UDP' ? '/udp' : ''}`)); // prettier-ignore
+    const ends = (rule: Rule, peers: Peer[] = []) => peers.filter(isOuter).flatMap((peer) => (rule.ports ?? []).map(({ protocol, port, endPort }) => `${text(peer)}:${port}${endPort === undefined ? '' : `-${endPort}`}${protocol === 'UDP' ? '/udp' : ''}`)); // prettier-ignore
     return [
       ...((spec.egress ?? []) as Rule[]).flatMap((rule) =>
         ends(rule, rule.to).map((end) => `${metadata.name} → ${end}`),

@@ -1,6 +1,7 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { BlockList, isIP } from 'node:net';
 import { join } from 'node:path';
-import { allowedEdges, outerEdges } from './edges';
+import { allowedEdges, outerEdges, type Peer } from './edges';
 import { CHART, EVALUATION, EXTERNAL, find, ofKind, podsOf, readChartYaml, render } from './render';
 
 const SANDBOX = {
@@ -15,6 +16,16 @@ const SANDBOX = {
 const SETS = readdirSync(join(CHART, 'ci')).filter((name) => name.endsWith('.yaml') && !name.startsWith('no-network'));
 const monitored = { ...EVALUATION, networkPolicy: { monitoringFrom: [{ namespaceSelector: { matchLabels: { a: 'monitoring' } } }] } }; // prettier-ignore
 
+/** Whether a range lies in another one. */
+function isWithin(cidr: string, inner: string): boolean {
+  const [address = '', bits] = cidr.split('/');
+  const [innerAddress = '', innerBits] = inner.split('/');
+  if (isIP(address) !== isIP(innerAddress) || Number(innerBits) <= Number(bits)) return false;
+  const list = new BlockList();
+  list.addSubnet(address, Number(bits), isIP(address) === 4 ? 'ipv4' : 'ipv6');
+  return list.check(innerAddress, isIP(address) === 4 ? 'ipv4' : 'ipv6');
+}
+
 describe('connections between pods', () => {
   it('are these and no other, in mode split', () => {
     expect(allowedEdges(render(), SANDBOX)).toEqual([
@@ -23,6 +34,8 @@ describe('connections between pods', () => {
       'agent-runner → tool-executor:9091',
       'channel → session:9090',
       'check → gateway:8080',
+      'egress → session:9090',
+      'egress → tool-executor:9091',
       'gateway → channel:9094',
       'gateway → ide-manager:9093',
       'gateway → mcp-pool:9092',
@@ -33,6 +46,7 @@ describe('connections between pods', () => {
       'ide-manager → tool-executor:9091',
       'mcp-pool → session:9090',
       'mcp-pool → tool-executor:9091',
+      'sandbox → egress:3128',
       'session → mongodb:27017',
       'session → nats:4222',
       'session → tool-executor:9091',
@@ -51,6 +65,9 @@ describe('connections between pods', () => {
       'control → mongodb:27017',
       'control → nats:4222',
       'control → sandbox:7777',
+      'egress → control:9090',
+      'egress → control:9091',
+      'sandbox → egress:3128',
     ]);
   });
 
@@ -70,28 +87,63 @@ describe('connections between pods', () => {
 
 describe('ways in and out', () => {
   it('lead to resolvers, the API server and models only, in an evaluation', () => {
-    const edges = new Set(outerEdges(render()).map((edge) => edge.replace(/^margay-/, '')));
-    const dns = ['agent-runner', 'channel', 'check', 'gateway', 'ide-manager', 'mcp-pool', 'session', 'tool-executor'].flatMap((name) => [`${name} → kube-system/kube-dns:53`, `${name} → kube-system/kube-dns:53/udp`]); // prettier-ignore
+    const edges = new Set(outerEdges(render()).map((edge) => edge.replace(/^margay-(?!workspaces)/, '')));
+    const dns = ['agent-runner', 'channel', 'check', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'session', 'tool-executor'].flatMap((name) => [`${name} → kube-system/kube-dns:53`, `${name} → kube-system/kube-dns:53/udp`]); // prettier-ignore
     const api = ['bootstrap', 'tool-executor'].flatMap((name) => ['0.0.0.0/0', '::/0'].flatMap((cidr) => [443, 6443].map((port) => `${name} → ${cidr}:${port}`))); // prettier-ignore
     const models = ['0.0.0.0/0', '::/0'].map((cidr) => `agent-runner → ${cidr}:443`);
-    const sandboxes = ['tool-executor → margay-workspaces/margay,agents.margay,sandbox:7777'];
-    expect([...edges].sort()).toEqual([...dns, ...api, ...models, ...sandboxes].sort());
+    const sandboxes = [
+      'tool-executor → margay-workspaces/margay,sandbox,agents.margay:7777',
+      'margay-workspaces/margay,sandbox,proxy,agents.margay:3128 → margay-egress',
+    ];
+    const outside = ['0.0.0.0/0', '2000::/3'].map((cidr) => `egress → ${cidr}:1-65535`);
+    expect([...edges].sort()).toEqual([...dns, ...api, ...models, ...sandboxes, ...outside].sort());
   });
 
   it('let the ingress controller reach the gateway, and monitoring the management ports', () => {
     const production = readChartYaml('ci/production.yaml') as object;
     const edges = outerEdges(render(production));
     expect(edges).toContain('ingress-nginx/*:8080 → margay-gateway');
-    for (const name of ['gateway', 'session', 'agent-runner', 'tool-executor', 'mcp-pool', 'ide-manager', 'channel'])
+    for (const name of [
+      'gateway',
+      'session',
+      'agent-runner',
+      'tool-executor',
+      'mcp-pool',
+      'ide-manager',
+      'channel',
+      'egress',
+    ])
       for (const from of ['monitoring', 'keda']) expect(edges).toContain(`${from}/*:9464 → margay-${name}`);
     expect(edges).toEqual(expect.arrayContaining(['margay-session → 203.0.113.0/28:27017', 'margay-gateway → 203.0.113.16/28:4222', 'margay-agent-runner → 198.51.100.0/24:443', 'margay-tool-executor → 192.0.2.1/32:443'])); // prettier-ignore
-    expect(edges.filter((edge) => edge.includes('0.0.0.0/0'))).toEqual([]);
+    expect(edges.filter((edge) => edge.includes('0.0.0.0/0'))).toEqual(['margay-egress → 0.0.0.0/0:1-65535']);
   });
 
   it('keep runners from addresses of the link, where clouds answer with credentials', () => {
     const { spec } = find(render(), 'NetworkPolicy', 'margay-agent-runner');
     const blocks = JSON.stringify(spec.egress);
     expect(blocks).toContain('"except":["169.254.0.0/16"]');
+  });
+
+  it('keep the proxy to what is public, as its own code does, and to what the operator excepts', () => {
+    const source = readFileSync(join(__dirname, '../../services/egress/src/address/address-guard.ts'), 'utf8');
+    const lists = [...source.matchAll(/SPECIAL_V[46] = \[([^\]]+)\]/g)].map(([, list = '']) => list.match(/[\da-f:.]+\/\d+/g) ?? []); // prettier-ignore
+    const rules = find(render(), 'NetworkPolicy', 'margay-egress').spec.egress;
+    const blocks = rules.flatMap(({ to }: { to: Peer[] }) => to).flatMap(({ ipBlock }: Peer) => ipBlock ?? []);
+    expect(lists.map((list) => list.length)).toEqual([14, 4]);
+    expect(blocks).toEqual([
+      { cidr: '0.0.0.0/0', except: lists[0] },
+      { cidr: '2000::/3', except: lists[1] },
+    ]);
+  });
+
+  it('take the cluster’s own ranges out, of the proxy and of the runners', () => {
+    const objects = render(readChartYaml('ci/egress.yaml') as object);
+    for (const name of ['margay-egress', 'margay-agent-runner']) {
+      const { spec } = find(objects, 'NetworkPolicy', name);
+      const taken = JSON.stringify(spec.egress).match(/"except":\[[^\]]*\]/g) ?? [];
+      expect([name, taken.map((list) => /198\.51\.100\.0|2001:db8:1::/.test(list))]).toEqual([name, [true, true]]);
+    }
+    expect(outerEdges(objects)).toEqual(expect.arrayContaining(['margay-egress → 192.0.2.8/32:443', 'margay-egress → 192.0.2.8/32:8443', 'margay-egress → house-git/git:8443'])); // prettier-ignore
   });
 });
 
@@ -104,6 +156,14 @@ describe.each(SETS)('policies of %s', (set) => {
       for (const rule of [...(spec.ingress ?? []), ...(spec.egress ?? [])]) {
         expect([metadata.name, (rule.from ?? rule.to ?? []).length > 0, (rule.ports ?? []).length > 0]).toEqual([metadata.name, true, true]); // prettier-ignore
         for (const peer of rule.from ?? rule.to) expect(peer).not.toEqual({ podSelector: {} });
+      }
+  });
+
+  it('make exceptions within their ranges only, or the API server would refuse them', () => {
+    for (const { metadata, spec } of policies)
+      for (const peer of [...(spec.ingress ?? []), ...(spec.egress ?? [])].flatMap(({ from, to }) => from ?? to)) {
+        const { cidr = '', except = [] } = (peer as Peer).ipBlock ?? {};
+        for (const exception of except) expect([metadata.name, exception, isWithin(cidr, exception)]).toEqual([metadata.name, exception, true]); // prettier-ignore
       }
   });
 
@@ -121,10 +181,10 @@ describe.each(SETS)('policies of %s', (set) => {
       const closing = policies.filter(({ metadata, spec }) => metadata.namespace === owner.metadata.namespace && spec.policyTypes.length === 2 && Object.entries(spec.podSelector.matchLabels ?? {}).every(([key, value]) => labels[key] === value)); // prettier-ignore
       expect([owner.metadata.name, closing.length]).toEqual([owner.metadata.name, 2]);
     }
-    const deny = policies.find(
-      ({ metadata, spec }) => metadata.namespace !== 'agents' && JSON.stringify(spec.podSelector) === '{}',
-    );
-    expect(deny?.spec.policyTypes).toEqual(['Ingress', 'Egress']);
+    const denied = policies.filter(({ spec }) => JSON.stringify(spec.podSelector) === '{}');
+    for (const { spec } of denied) expect(spec.policyTypes).toEqual(['Ingress', 'Egress']);
+    const rightsIn = ofKind(objects, 'Role').filter(({ metadata }) => metadata.name.endsWith('-tool-executor'));
+    expect(denied.map(({ metadata }) => metadata.namespace)).toEqual(rightsIn.map(({ metadata }) => metadata.namespace)); // prettier-ignore
   });
 });
 
@@ -137,7 +197,7 @@ describe('without network policies', () => {
 describe('management ports', () => {
   it('are closed unless somebody is named, and never part of the public Service or ingress', () => {
     expect(outerEdges(render()).filter((edge) => edge.includes('9464'))).toEqual([]);
-    expect(outerEdges(render(monitored)).filter((edge) => edge.includes('9464'))).toHaveLength(7);
+    expect(outerEdges(render(monitored)).filter((edge) => edge.includes('9464'))).toHaveLength(8);
     expect(find(render(), 'Service', 'margay-gateway').spec.ports).toEqual([{ name: 'http', port: 80, targetPort: 'http', appProtocol: 'http' }]); // prettier-ignore
   });
 });

@@ -9,7 +9,7 @@ const namesOf = (objects: KubernetesObject[], kind: string) =>
 describe('disruption budgets', () => {
   it('let one pod go at a time, where there are two; a single pod has none, since it would block every drain', () => {
     const objects = render();
-    expect(namesOf(objects, 'PodDisruptionBudget').sort()).toEqual(['margay-agent-runner', 'margay-gateway', 'margay-mcp-pool', 'margay-session', 'margay-tool-executor']); // prettier-ignore
+    expect(namesOf(objects, 'PodDisruptionBudget').sort()).toEqual(['margay-agent-runner', 'margay-egress', 'margay-gateway', 'margay-mcp-pool', 'margay-session', 'margay-tool-executor']); // prettier-ignore
     for (const { spec } of ofKind(objects, 'PodDisruptionBudget'))
       expect(spec).toMatchObject({ maxUnavailable: 1, unhealthyPodEvictionPolicy: 'AlwaysAllow' });
   });
@@ -17,8 +17,9 @@ describe('disruption budgets', () => {
   it('go with the replicas', () => {
     expect(namesOf(render({ ...EVALUATION, session: { replicas: 1 } }), 'PodDisruptionBudget')).not.toContain('margay-session'); // prettier-ignore
     expect(namesOf(render({ ...EVALUATION, channel: { replicas: 3 } }), 'PodDisruptionBudget')).toContain('margay-channel'); // prettier-ignore
-    expect(namesOf(render({ ...EVALUATION, mode: 'combined' }), 'PodDisruptionBudget')).toEqual([
+    expect(namesOf(render({ ...EVALUATION, mode: 'combined' }), 'PodDisruptionBudget').sort()).toEqual([
       'margay-agent-runner',
+      'margay-egress',
     ]);
   });
 
@@ -359,7 +360,7 @@ describe('observability', () => {
 
   it('goes by what the cluster has, unless told', () => {
     expect(used(EVALUATION)).toEqual([]);
-    expect(used(EVALUATION, [MONITORING])).toHaveLength(8);
+    expect(used(EVALUATION, [MONITORING])).toHaveLength(9);
     expect(used({ ...EVALUATION, observability: { serviceMonitor: 'never', rules: 'never' } }, [MONITORING])).toEqual(
       [],
     );
@@ -369,7 +370,7 @@ describe('observability', () => {
   it('finds every component by a Service with a management port', () => {
     const objects = render(EVALUATION, { apis: [MONITORING] });
     const monitors = ofKind(objects, 'ServiceMonitor');
-    expect(monitors).toHaveLength(7);
+    expect(monitors).toHaveLength(8);
     for (const { spec } of monitors) {
       const wanted = Object.entries(spec.selector.matchLabels);
       const found = ofKind(objects, 'Service').filter(({ metadata }) => wanted.every(([key, value]) => metadata.labels[key] === value)); // prettier-ignore

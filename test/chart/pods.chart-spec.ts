@@ -103,11 +103,11 @@ describe.each([
   const objects = render(values);
   const deployments = ofKind(objects, 'Deployment');
 
-  it('run each service once, the runner alone', () => {
+  it('run each service once, the runner and the proxy alone', () => {
     const services = deployments.map(({ spec }) => spec.template.spec.containers[0].args[1].split(','));
-    expect(services.flat().sort()).toEqual(['agent-runner', 'channel', 'gateway', 'ide-manager', 'mcp-pool', 'session', 'tool-executor']); // prettier-ignore
-    expect(services).toContainEqual(['agent-runner']);
-    expect(services).toHaveLength(mode === 'split' ? 7 : 2);
+    expect(services.flat().sort()).toEqual(['agent-runner', 'channel', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'session', 'tool-executor']); // prettier-ignore
+    expect(services).toEqual(expect.arrayContaining([['agent-runner'], ['egress']]));
+    expect(services).toHaveLength(mode === 'split' ? 8 : 3);
   });
 
   it('have a new pod before an old one goes', () => {
@@ -117,10 +117,11 @@ describe.each([
   it('have time to hand over: grace of at least drain + 15 s, the wait for load balancers included', () => {
     for (const deployment of deployments) {
       const { terminationGracePeriodSeconds, containers } = deployment.spec.template.spec;
-      const drain = Number(environmentOf(deployment).MARGAY_SHUTDOWN_LIMIT_SECONDS);
+      const { MARGAY_SHUTDOWN_LIMIT_SECONDS: limit, MARGAY_EGRESS_DRAIN_SECONDS: drain = limit } = environmentOf(deployment); // prettier-ignore
       const wait = containers[0].lifecycle?.preStop.sleep.seconds ?? 0;
-      expect(terminationGracePeriodSeconds).toBeGreaterThanOrEqual(drain + 15);
-      expect(terminationGracePeriodSeconds).toBeGreaterThan(drain + wait + 5);
+      expect(terminationGracePeriodSeconds).toBeGreaterThanOrEqual(Number(drain) + 15);
+      expect(terminationGracePeriodSeconds).toBeGreaterThanOrEqual(Number(limit) + wait + 5);
+      expect(Number(limit)).toBeGreaterThanOrEqual(Number(drain));
     }
   });
 

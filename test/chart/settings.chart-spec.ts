@@ -15,6 +15,7 @@ import {
 const configOf = <T extends object>(service: string) => jest.requireActual<T>(`../../services/${service}/src/config`);
 const { readConfig: readGatewayConfig } = configOf<{ readConfig: (environment: object) => object }>('gateway');
 const { ProcessConfig, GateConfig } = configOf<{ ProcessConfig: ZodObject; GateConfig: ZodObject }>('margay');
+const { EgressSettings } = jest.requireActual<{ EgressSettings: ZodObject }>('../../services/egress/src/policy/egress-policy'); // prettier-ignore
 const SCHEMAS: Record<string, ZodObject> = {
   session: configOf<{ SessionConfig: ZodObject }>('session').SessionConfig,
   'agent-runner': configOf<{ AgentRunnerConfig: ZodObject }>('agent-runner').AgentRunnerConfig,
@@ -22,6 +23,7 @@ const SCHEMAS: Record<string, ZodObject> = {
   'mcp-pool': configOf<{ McpPoolConfig: ZodObject }>('mcp-pool').McpPoolConfig,
   'ide-manager': configOf<{ IdeManagerConfig: ZodObject }>('ide-manager').IdeManagerConfig,
   channel: configOf<{ ChannelConfig: ZodObject }>('channel').ChannelConfig,
+  egress: configOf<{ EgressConfig: ZodObject }>('egress').EgressConfig,
 };
 /** Read by Node, by OpenTelemetry, or only by Kubernetes itself. */
 const OTHERS = /^(HOME|NODE_OPTIONS|NODE_EXTRA_CA_CERTS|OTEL_\w+|NATS_PASSWORD)$/;
@@ -42,7 +44,7 @@ const asSeen = (deployment: KubernetesObject) =>
     ]),
   );
 
-describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces'])(
+describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces', 'egress'])(
   'the environment of %s',
   (set) => {
     const deployments = deploymentsOf(readChartYaml(`ci/${set}.yaml`) as object);
@@ -201,6 +203,43 @@ describe('settings reach those they are for', () => {
     const [one, other] = [withImage('1Gi'), withImage('2Gi')];
     const changed = one.filter((deployment, index) => JSON.stringify(deployment) !== JSON.stringify(other[index]));
     expect(changed.map(({ metadata }) => metadata.name)).toEqual(['margay-tool-executor']);
+  });
+
+  it('the proxy: to tool-executor its address, to itself the policies, which it watches', () => {
+    const objects = render(readChartYaml('ci/egress.yaml') as object);
+    const executor = environmentOf(find(objects, 'Deployment', 'margay-tool-executor'));
+    const { spec } = find(objects, 'Service', 'margay-egress');
+    expect(executor.MARGAY_EGRESS_ADDRESS).toBe(`margay-egress:${spec.ports[0].port}`);
+    expect(spec.clusterIP).toBeUndefined();
+    const egress = find(objects, 'Deployment', 'margay-egress');
+    expect(environmentOf(egress)).toMatchObject({
+      MARGAY_EGRESS_LISTEN: '0.0.0.0:3128',
+      MARGAY_EGRESS_POLICY_FILE: '/margay/egress/policy.json',
+      MARGAY_TOOL_EXECUTOR_URL: 'margay-tool-executor:9091',
+      MARGAY_EGRESS_DRAIN_SECONDS: '60',
+    });
+    const [{ volumeMounts }] = egress.spec.template.spec.containers;
+    // A file that is mounted by itself would never change.
+    expect(volumeMounts).toContainEqual({ name: 'egress', mountPath: '/margay/egress', readOnly: true });
+    const settings = EgressSettings.parse(JSON.parse(find(objects, 'ConfigMap', 'margay-egress').data['policy.json']));
+    expect(settings).toMatchObject({
+      maxMode: 'public',
+      private: [{ host: 'git.example.com', cidr: '192.0.2.8/32', ports: [443, 8443] }],
+      clusterCidrs: ['198.51.100.0/24', '2001:db8:1::/48'],
+      policy: { mode: 'allowlist', rules: [{ id: 'packages' }] },
+      tenants: { quiet: { mode: 'none' } },
+    });
+  });
+
+  it('no policy unless one is set, so that nothing is let out', () => {
+    const { data } = find(render(), 'ConfigMap', 'margay-egress');
+    const settings = EgressSettings.parse(JSON.parse(data['policy.json']));
+    expect(settings).toEqual({ maxMode: 'allowlist', private: [], clusterCidrs: [], tenants: {} });
+  });
+
+  it('another policy starts no pod anew', () => {
+    const deploymentsWith = (maxMode: string) => deploymentsOf({ ...EVALUATION, egress: { maxMode } });
+    expect(deploymentsWith('public')).toEqual(deploymentsWith('none'));
   });
 
   it('further variables come last, so that they win', () => {

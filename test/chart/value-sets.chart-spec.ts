@@ -60,7 +60,7 @@ describe('every value set', () => {
           'helm.sh/chart': 'margay-0.1.0',
         },
       });
-      if (kind !== 'Namespace') expect(metadata.namespace).toMatch(/^(agents|margay-workspaces|team-sandboxes)$/);
+      if (kind !== 'Namespace') expect(metadata.namespace).toMatch(/^(agents|margay-workspaces|team-(sandboxes|a|b))$/);
     }
   });
 

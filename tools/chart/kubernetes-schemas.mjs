@@ -4,7 +4,7 @@
 //   go mod download k8s.io/kubernetes@v1.36.3     (and the modules below; Go's module proxy is enough)
 //   node tools/chart/kubernetes-schemas.mjs FOLDER-OF-THE-MODULE-CACHE
 //
-// Kubernetes, KEDA, the Prometheus operator and the Gateway API are under the Apache License 2.0.
+// Kubernetes, KEDA, the Prometheus operator, cert-manager and the Gateway API are under the Apache License 2.0.
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,6 +18,7 @@ const KUBERNETES = { '1.30': 'v1.30.14', 1.36: 'v1.36.3' };
 const KINDS = {
   v1: [
     'ConfigMap',
+    'LimitRange',
     'Namespace',
     'PersistentVolumeClaim',
     'Pod',
@@ -41,6 +42,8 @@ const CUSTOM = {
     'github.com/prometheus-operator/prometheus-operator@v0.85.0/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml',
   PrometheusRule:
     'github.com/prometheus-operator/prometheus-operator@v0.85.0/example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml',
+  Certificate: 'github.com/cert-manager/cert-manager@v1.18.2/deploy/crds/crd-certificates.yaml',
+  Issuer: 'github.com/cert-manager/cert-manager@v1.18.2/deploy/crds/crd-issuers.yaml',
   HTTPRoute: 'sigs.k8s.io/gateway-api@v1.3.0/config/crd/standard/gateway.networking.k8s.io_httproutes.yaml',
 };
 

@@ -19,6 +19,7 @@ say what each service listens on and whom it calls; everything else follows from
   services: [gateway, session, tool-executor, mcp-pool, ide-manager, channel]
   isFirst: true
 {{- end }}
+- { name: egress, workload: egress, section: egress, services: [egress], isFirst: true }
 {{- range $index, $pool := .Values.runner.pools }}
 - name: agent-runner
   workload: agent-runner{{ if ne $pool.name "default" }}-{{ $pool.name }}{{ end }}
@@ -37,6 +38,7 @@ tool-executor: { name: grpc-tools, port: 9091 }
 mcp-pool: { name: grpc-mcp, port: 9092 }
 ide-manager: { name: grpc-ide, port: 9093 }
 channel: { name: grpc-channel, port: 9094 }
+egress: { name: proxy, port: 3128 }
 {{- end -}}
 
 {{/* Which service calls which others, and what else it needs. The network policies are made from it. */}}
@@ -48,11 +50,12 @@ tool-executor: { calls: [session], needs: [mongodb, apiServer, sandboxes] }
 mcp-pool: { calls: [session, tool-executor], needs: [] }
 ide-manager: { calls: [session, tool-executor], needs: [] }
 channel: { calls: [session], needs: [] }
+egress: { calls: [session, tool-executor], needs: [public] }
 {{- end -}}
 
 {{/* The component that runs a service: (dict "root" $ "service" …). */}}
 {{- define "margay.hostOf" -}}
-{{- if or (eq .root.Values.mode "split") (eq .service "agent-runner") -}}
+{{- if or (eq .root.Values.mode "split") (has .service (list "agent-runner" "egress")) -}}
 {{- .service -}}
 {{- else -}}
 control

@@ -8,7 +8,7 @@
 - { name: NODE_OPTIONS, value: {{ printf "--max-semi-space-size=16 --max-old-space-size=%s" (include "margay.heap" .) | quote }} }
 - { name: MARGAY_MANAGEMENT_LISTEN, value: '0.0.0.0:9464' }
 - { name: MARGAY_LOG_LEVEL, value: {{ $values.observability.logLevel }} }
-- { name: MARGAY_SHUTDOWN_LIMIT_SECONDS, value: {{ $own.drainSeconds | quote }} }
+- { name: MARGAY_SHUTDOWN_LIMIT_SECONDS, value: {{ include "margay.shutdownSeconds" . | quote }} }
 - { name: MARGAY_KEYS_DIR, value: /margay/keys }
 {{ include "margay.addresses" . }}
 {{- if has "gateway" $services }}
@@ -19,6 +19,10 @@
 {{- end }}
 {{- if has "tool-executor" $services }}
 {{ include "margay.toolExecutorEnvironment" .root }}
+{{- end }}
+{{- if has "egress" $services }}
+- { name: MARGAY_EGRESS_POLICY_FILE, value: /margay/egress/policy.json }
+- { name: MARGAY_EGRESS_DRAIN_SECONDS, value: {{ $own.drainSeconds | quote }} }
 {{- end }}
 {{- if .component.pool }}
 {{ include "margay.runnerEnvironment" . }}
@@ -52,7 +56,7 @@
 {{- $context := . -}}
 {{- $dialled := list "session" -}}
 {{- range $service := .component.services }}
-{{- if has $service (list "gateway" "session" "agent-runner") -}}
+{{- if has $service (list "gateway" "session" "agent-runner" "egress") -}}
 {{- $dialled = append $dialled "tool-executor" -}}
 {{- end -}}
 {{- with get (include "margay.ports" $context | fromYaml) $service }}
@@ -66,6 +70,12 @@
 
 {{- define "margay.variable" -}}
 MARGAY_{{ . | upper | replace "-" "_" }}
+{{- end -}}
+
+{{/* egress first lets open tunnels end by themselves for all of its drain time. */}}
+{{- define "margay.shutdownSeconds" -}}
+{{- $drain := (get .root.Values .component.section).drainSeconds -}}
+{{- ternary (add $drain 5) $drain (has "egress" .component.services) -}}
 {{- end -}}
 
 {{/* 75 % of the memory that is left beside processes of single runs. */}}
@@ -115,6 +125,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- with .image.pullSecrets }}
 - { name: MARGAY_SANDBOX_PULL_SECRETS, value: {{ join "," . | quote }} }
 {{- end }}
+- { name: MARGAY_EGRESS_ADDRESS, value: '{{ include "margay.fullname" $ }}-egress:{{ (get (include "margay.ports" $ | fromYaml) "egress").port }}' }
 - { name: MARGAY_SANDBOX_IDLE_STOP_SECONDS, value: {{ .idleSeconds | int64 | quote }} }
 - { name: MARGAY_SANDBOX_TENANT_MAX, value: {{ .tenantMax | int64 | quote }} }
 {{- if .classes }}

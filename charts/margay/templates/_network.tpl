@@ -52,6 +52,14 @@
     {{- end }}
   ports: [{ protocol: TCP, port: 8080 }]
 {{- end }}
+{{- if has "egress" .component.services }}
+- from:
+    {{- range include "margay.workspaceNamespaces" .root | fromYamlArray }}
+    - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .name }} } }
+      podSelector: { matchLabels: {{ include "margay.sandboxLabels" $context.root | fromYaml | merge (dict "margay.dev/egress" "proxy") | toJson }} }
+    {{- end }}
+  ports: [{ protocol: TCP, port: {{ $ports.egress.port }} }]
+{{- end }}
 {{- range $service := .component.services }}
 {{- $callers := without (include "margay.callers" (merge (dict "service" $service) $context) | fromYamlArray | uniq) $context.component.name }}
 {{- if $callers }}
@@ -140,28 +148,62 @@ spec:
 {{- end -}}
 
 {{- define "margay.needs.models" -}}
-{{- with .Values.networkPolicy.modelCidrs -}}
+{{- with .Values.networkPolicy -}}
+{{- if or .modelCidrs .modelTo -}}
 - to:
-    {{- range . }}
-    - {{ include "margay.block" (dict "cidr" . "except" $.Values.networkPolicy.modelExcept) }}
+    {{- range .modelCidrs }}
+    - {{ include "margay.block" (dict "cidr" . "except" (concat $.Values.networkPolicy.modelExcept $.Values.egress.clusterCidrs)) }}
     {{- end }}
-  ports: {{ include "margay.policyPorts" $.Values.networkPolicy.modelPorts }}
+    {{- with .modelTo }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  ports: {{ include "margay.policyPorts" .modelPorts }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A range without what is taken out of it; only ranges of its own kind can be. */}}
+{{/* The Internet: nothing of the machine, the link, private networks or the cluster; and the exceptions of the operator. */}}
+{{- define "margay.needs.public" -}}
+- to:
+    - {{ include "margay.block" (dict "cidr" "0.0.0.0/0" "except" (concat (include "margay.specialRanges" . | fromYamlArray) .Values.egress.clusterCidrs)) }}
+    - {{ include "margay.block" (dict "cidr" "2000::/3" "except" (concat (include "margay.specialRanges" . | fromYamlArray) .Values.egress.clusterCidrs)) }}
+  ports: [{ protocol: TCP, port: 1, endPort: 65535 }]
+{{- range .Values.egress.private }}
+- to: [{ ipBlock: { cidr: {{ .cidr | quote }} } }]
+  ports: {{ include "margay.policyPorts" .ports }}
+{{- end }}
+{{- with .Values.networkPolicy.egressTo }}
+- to:
+    {{- toYaml . | nindent 4 }}
+  ports: {{ include "margay.policyPorts" $.Values.networkPolicy.egressPorts }}
+{{- end }}
+{{- end -}}
+
+{{/* Addresses that are not public, as services/egress has them. */}}
+{{- define "margay.specialRanges" -}}
+['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24',
+ '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/3',
+ '2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
+{{- end -}}
+
+{{/*
+A range without what is taken out of it. Only from the widest ones: Kubernetes refuses an exception that lies outside, and
+templates can't tell; whoever names a narrower range means it.
+*/}}
 {{- define "margay.block" -}}
-{{- $isSix := contains ":" .cidr -}}
+{{- $pattern := get (dict "0.0.0.0/0" "^[0-9.]+/" "::/0" ":" "2000::/3" "^[23][0-9a-fA-F]{3}:") .cidr -}}
 {{- $except := list -}}
-{{- range .except -}}{{- if eq (contains ":" .) $isSix -}}{{- $except = append $except . -}}{{- end -}}{{- end -}}
-{ ipBlock: { cidr: {{ .cidr | quote }}{{ if $except }}, except: {{ toJson $except }}{{ end }} } }
+{{- if $pattern -}}
+{{- range .except -}}{{- if regexMatch $pattern . -}}{{- $except = append $except . -}}{{- end -}}{{- end -}}
+{{- end -}}
+{ ipBlock: { cidr: {{ .cidr | quote }}{{ if $except }}, except: {{ $except | uniq | toJson }}{{ end }} } }
 {{- end -}}
 
 {{- define "margay.needs.apiServer" -}}
 {{- with .Values.networkPolicy.apiServerCidrs -}}
 - to:
     {{- range . }}
-    - { ipBlock: { cidr: {{ . | quote }} } }
+    - {{ include "margay.block" (dict "cidr" . "except" (list "169.254.0.0/16")) }}
     {{- end }}
   ports: {{ include "margay.policyPorts" $.Values.networkPolicy.apiServerPorts }}
 {{- end -}}
@@ -169,9 +211,18 @@ spec:
 
 {{- define "margay.needs.sandboxes" -}}
 - to:
-    - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .Values.workspaces.namespace }} } }
-      podSelector: { matchLabels: { app.kubernetes.io/managed-by: margay, margay.dev/install: {{ include "margay.install" . }}, margay.dev/component: sandbox } }
+    {{- range include "margay.workspaceNamespaces" . | fromYamlArray }}
+    - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .name }} } }
+      podSelector: { matchLabels: {{ include "margay.sandboxLabels" $ | fromYaml | toJson }} }
+    {{- end }}
   ports: [{ protocol: TCP, port: 7777 }]
+{{- end -}}
+
+{{/* What tool-executor writes on the sandboxes of this installation. */}}
+{{- define "margay.sandboxLabels" -}}
+app.kubernetes.io/managed-by: margay
+margay.dev/install: {{ include "margay.install" . }}
+margay.dev/component: sandbox
 {{- end -}}
 
 {{/* A bundled server: called by whoever needs it, calls nobody. */}}

@@ -47,7 +47,7 @@ spec:
       ports:
         {{- include "margay.containerPorts" . | nindent 8 }}
       {{- include "margay.probes" . | nindent 6 }}
-      {{- if has "gateway" .component.services }}
+      {{- if or (has "gateway" .component.services) (has "egress" .component.services) }}
       # Load balancers hear of the end before the port closes.
       lifecycle: { preStop: { sleep: { seconds: 5 } } }
       {{- end }}
@@ -153,6 +153,10 @@ readinessProbe:
 - { name: http-tools, mountPath: /margay/http-tools, readOnly: true }
 {{- end }}
 {{- end }}
+{{- if has "egress" .component.services }}
+# The whole folder: a change of the ConfigMap shows in it while the pod runs.
+- { name: egress, mountPath: /margay/egress, readOnly: true }
+{{- end }}
 {{- if .root.Values.caSecret }}
 - { name: ca, mountPath: /margay/ca, readOnly: true }
 {{- end }}
@@ -180,6 +184,9 @@ readinessProbe:
 {{- if .root.Values.toolExecutor.httpToolsSecret }}
 - { name: http-tools, secret: { secretName: {{ .root.Values.toolExecutor.httpToolsSecret }} } }
 {{- end }}
+{{- end }}
+{{- if has "egress" .component.services }}
+- { name: egress, configMap: { name: {{ include "margay.fullname" .root }}-egress } }
 {{- end }}
 {{- if .root.Values.caSecret }}
 - { name: ca, secret: { secretName: {{ .root.Values.caSecret }} } }
