@@ -8,6 +8,9 @@ export const EgressConfig = z.object({
   MARGAY_EGRESS_LISTEN: z.string().regex(/:\d+$/).optional().describe('host:port of the proxy'),
   MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('address of tool-executor, which knows the sandboxes'),
   MARGAY_KEYS_DIR: z.string().optional().describe('folder of the service keys'),
+  /** `ca.pem` and `ca.key.pem`; made there where they are missing. Without it, rules with `intercept` refuse tunnels. */
+  MARGAY_EGRESS_CA_DIR: z.string().startsWith('/').optional().describe('path of the folder of the authority'),
+  MARGAY_EGRESS_TRUST: z.string().optional().describe('further authorities of hosts, PEM'),
   MARGAY_EGRESS_DRAIN_SECONDS: z.coerce.number().min(0).default(5).describe('seconds'),
   MARGAY_EGRESS_POLICY_LOOK_SECONDS: z.coerce.number().min(0.1).default(1).describe('seconds from 0.1'),
 });

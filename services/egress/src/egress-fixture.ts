@@ -31,13 +31,14 @@ export class EgressFixture {
   private readonly closers: (() => Promise<void>)[] = [];
   private running?: RunningService;
 
-  async start(settings: object): Promise<this> {
+  async start(settings: object, more: Record<string, string> = {}): Promise<this> {
     this.setPolicy(settings);
     const environment = {
       MARGAY_EGRESS_POLICY_FILE: this.policyFile,
       MARGAY_EGRESS_LOCAL_SOCKET: this.socketFile,
       MARGAY_EGRESS_DRAIN_SECONDS: '0.3',
       MARGAY_EGRESS_POLICY_LOOK_SECONDS: '0.1',
+      ...more,
     };
     const shared = { logger: this.logger, management: this.management };
     this.running = await startEgress(environment, shared, async (host) => {

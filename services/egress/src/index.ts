@@ -1,2 +1,2 @@
 export { startEgress } from './start-egress';
-export { EgressPolicy, EgressSettings } from './policy/egress-policy';
+export { EgressSettings } from './policy/egress-policy';

@@ -6,7 +6,11 @@ import { doorsOf } from './identity/open-doors';
 import { Limits } from './limits/limits';
 import { EgressMetrics } from './metrics';
 import { PolicyFile } from './policy/policy-file';
+import { Authority } from './intercept/authority';
+import { hostTrust } from './intercept/host-connection';
+import { Interceptor } from './intercept/interceptor';
 import { EgressProxy } from './proxy/egress-proxy';
+import { Gate } from './proxy/gate';
 
 const SERVICE = 'egress';
 const SUMMARY_MS = 60_000;
@@ -23,12 +27,11 @@ export async function startEgress(
   const doors = await doorsOf(config, logger);
   const metrics = new EgressMetrics(shared.management.registry);
   const audit = new EgressAudit((line) => logger.info({ egress: line }, 'egress'));
-  const proxy = new EgressProxy({
+  const gate = new Gate({
     policies,
     identify: doors.identify,
     resolve,
     limits: new Limits(Date.now),
-    logger,
     now: Date.now,
     onEnd: (record) => {
       metrics.ended(record);
@@ -36,7 +39,8 @@ export async function startEgress(
     },
     onBytes: (direction, bytes) => metrics.passed(direction, bytes),
   });
-  metrics.show(() => proxy.openCount);
+  metrics.show(() => gate.openCount);
+  const proxy = new EgressProxy({ gate, interceptor: await interceptorOf(config, gate), now: Date.now });
   await doors.open(proxy);
   policies.watch(config.MARGAY_EGRESS_POLICY_LOOK_SECONDS * 1_000);
   const summaries = setInterval(() => audit.flush(), SUMMARY_MS);
@@ -54,4 +58,10 @@ export async function startEgress(
       audit.flush();
     },
   };
+}
+
+async function interceptorOf(config: EgressConfig, gate: Gate): Promise<Interceptor | undefined> {
+  const { MARGAY_EGRESS_CA_DIR: folder, MARGAY_EGRESS_TRUST: trust } = config;
+  if (folder === undefined) return undefined;
+  return new Interceptor({ gate, authority: await Authority.open(folder, Date.now), trust: hostTrust(trust) });
 }

@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net';
+import { matchesHost } from '@margay/contracts';
 import { addCidr, type EgressSettings } from '../policy/egress-policy';
-import { matchesHost } from '../policy/host-name';
 
 /** IPv4 that is not public: IANA's registry of special addresses, multicast, reserved. */
 const SPECIAL_V4 = [

@@ -12,14 +12,15 @@ const MAX_KINDS = 5_000;
 /** Denials of these kinds come in floods and say nothing new. */
 const NOT_SINGLY = new Set(['egress_limit', 'egress_identity']);
 
-/** Writes denials singly and sums up the rest; `flush` is called every minute and at the end. */
+/** Writes denials and uses of credentials singly and sums up the rest; `flush` is called every minute and at the end. */
 export class EgressAudit {
   private readonly kinds = new Map<string, EgressSummary>();
 
   constructor(private readonly write: (line: AuditLine) => void) {}
 
   record(record: EgressRecord): void {
-    const isSingle = record.decision === 'denied' && !NOT_SINGLY.has(record.reason ?? '');
+    const isDenial = record.decision === 'denied' && !NOT_SINGLY.has(record.reason ?? '');
+    const isSingle = isDenial || record.credential !== undefined;
     if (isSingle) return this.write(record);
     const { tenantId, sandboxId, host, port, rule, reason, status } = record;
     const key = JSON.stringify([tenantId, sandboxId, host, port, rule, reason, status]);

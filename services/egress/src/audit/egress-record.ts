@@ -17,6 +17,8 @@ export interface EgressRecord {
   bytesDown: number;
   ms: number;
   rule?: string;
+  /** Name of the secret that was added. */
+  credential?: string;
   decision: Decision;
   /** `egress_denied` and the like. */
   reason?: string;
@@ -24,7 +26,7 @@ export interface EgressRecord {
   why?: string;
 }
 
-const DENIED = new Set(['egress_denied', 'egress_identity', 'egress_limit', 'egress_address']);
+const DENIED = new Set(['egress_denied', 'egress_identity', 'egress_limit', 'egress_address', 'egress_reflection']);
 
 export function decisionOf(reason: string | undefined): Decision {
   if (reason === undefined) return 'allowed';

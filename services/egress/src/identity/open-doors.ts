@@ -1,7 +1,8 @@
 import { InvalidArgumentError, UnauthenticatedError, UnavailableError } from '@margay/errors';
 import { KeyRing, type Logger } from '@margay/platform';
 import type { EgressConfig } from '../config';
-import type { EgressProxy, Identify } from '../proxy/egress-proxy';
+import type { EgressProxy } from '../proxy/egress-proxy';
+import type { Identify } from '../proxy/gate';
 import { executorCallers } from './executor-callers';
 import { RelayServer } from './relay-server';
 import { TokenIdentity } from './token-identity';

@@ -1,4 +1,4 @@
-import { EgressLimits } from '../policy/egress-policy';
+import { EgressLimits } from '@margay/contracts';
 import { Limits } from './limits';
 
 const of = (sandboxId: string, tenantId = 't1') => ({ tenantId, sandboxId });

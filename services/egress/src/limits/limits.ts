@@ -1,6 +1,5 @@
-import type { EgressCaller } from '@margay/contracts';
+import type { EgressCaller, EgressLimits } from '@margay/contracts';
 import { ResourceExhaustedError, type MargayError } from '@margay/errors';
-import type { EgressLimits } from '../policy/egress-policy';
 
 const DAY_MS = 86_400_000;
 

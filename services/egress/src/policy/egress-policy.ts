@@ -1,63 +1,11 @@
 import { isIP, type BlockList } from 'node:net';
+import { EgressMode, EgressPolicy, HostPattern, HostPort } from '@margay/contracts';
 import { z } from 'zod';
-import { isHostPattern } from './host-name';
 
-/** From narrow to wide. */
-export const MODES = ['none', 'allowlist', 'public'] as const;
-export const EgressMode = z.enum(MODES);
-export type EgressMode = z.infer<typeof EgressMode>;
-
-const HostPattern = z
-  .string()
-  .transform((text) => text.toLowerCase())
-  .refine(isHostPattern, 'must be the name of a host, or *. and a name');
-const Port = z.number().int().min(1).max(65_535);
 const Cidr = z.string().refine(isCidr, 'must be an address, a slash and a number of bits');
-const Names = z.array(z.string().min(1).max(128)).min(1).max(200);
-
-export const EgressRule = z
-  .strictObject({
-    id: z.string().regex(/^[\w.-]{1,64}$/),
-    hosts: z.array(HostPattern).min(1).max(500),
-    ports: z.array(Port).min(1).max(50).default([443]),
-    /** Requests must be readable for the rule: plain HTTP today. */
-    intercept: z.boolean().default(false),
-    methods: z.array(z.string().regex(/^[A-Z]{1,20}$/)).min(1).max(20).optional(), // prettier-ignore
-    paths: z.array(z.string().regex(/^\//).max(500)).min(1).max(200).optional(),
-    projects: Names.optional(),
-    classes: Names.optional(),
-  })
-  .refine((rule) => rule.intercept || (rule.methods === undefined && rule.paths === undefined), {
-    error: 'methods and paths need intercept: true, because encrypted requests cannot be read',
-  });
-export type EgressRule = z.infer<typeof EgressRule>;
-
-const whole = (fallback: number) => z.number().int().min(1).default(fallback);
-
-export const EgressLimits = z.strictObject({
-  requestsPerSecond: whole(50),
-  connections: whole(200),
-  perSandbox: whole(50),
-  bytesPerDay: whole(53_687_091_200),
-  responseBytes: whole(2_147_483_648),
-  idleSeconds: whole(60),
-});
-export type EgressLimits = z.infer<typeof EgressLimits>;
-
-/** What one tenant may reach. */
-export const EgressPolicy = z.strictObject({
-  mode: EgressMode.default('allowlist'),
-  rules: z
-    .array(EgressRule)
-    .max(500)
-    .default([])
-    .refine((rules) => new Set(rules.map(({ id }) => id)).size === rules.length, 'two rules have the same id'),
-  limits: EgressLimits.prefault({}),
-});
-export type EgressPolicy = z.infer<typeof EgressPolicy>;
 
 /** An address of the operator's that is not public and may be reached under this name. */
-export const PrivateHost = z.strictObject({ host: HostPattern, cidr: Cidr, ports: z.array(Port).min(1).max(50) });
+export const PrivateHost = z.strictObject({ host: HostPattern, cidr: Cidr, ports: z.array(HostPort).min(1).max(50) });
 export type PrivateHost = z.infer<typeof PrivateHost>;
 
 /** The operator's file: who may reach what from this machine. */

@@ -1,4 +1,5 @@
-import { isHostPattern, matchesHost, normalHostName, requestedHostName } from './host-name';
+import { isHostPattern, matchesHost } from '@margay/contracts';
+import { normalHostName, requestedHostName } from './host-name';
 
 describe('the name of a host', () => {
   it('has one spelling', () => {

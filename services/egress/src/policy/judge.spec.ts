@@ -1,4 +1,4 @@
-import { EgressPolicy, type EgressMode } from './egress-policy';
+import { EgressPolicy, type EgressMode } from '@margay/contracts';
 import { judge, type Target } from './judge';
 
 const caller = { tenantId: 't1', sandboxId: 'b1', projectId: 'site', sandboxClass: 'default' };
@@ -62,9 +62,9 @@ describe('judging a target', () => {
       },
     );
 
-    it('denies what it cannot read, even if a later rule is laxer', () => {
+    it('has tunnels read whose requests it needs, even if a later rule is laxer', () => {
       const rules = [git, { id: 'lax', hosts: ['git.example.com'] }];
-      expect(verdictOf({ rules }, at('git.example.com'))).toBe('unreadable');
+      expect(verdictOf({ rules }, at('git.example.com'))).toBe('git');
     });
 
     it('is refused where requests would not be read', () => {
@@ -74,7 +74,7 @@ describe('judging a target', () => {
   });
 
   it.each([
-    [{ rules: [{ id: 'a', hosts: ['a.example'], inject: { credential: 'x' } }] }],
+    [{ rules: [{ id: 'a', hosts: ['a.example'], inject: { credential: 'x', as: 'basic' } }] }],
     [{ rules: [packages, packages] }],
     [{ rules: [{ id: 'a', hosts: ['127.0.0.1'] }] }],
     [{ rules: [{ id: 'a', hosts: ['a.example'], ports: [0] }] }],

@@ -1,7 +1,13 @@
-import type { EgressCaller } from '@margay/contracts';
+import {
+  EGRESS_MODES,
+  matchesHost,
+  type EgressCaller,
+  type EgressInjection,
+  type EgressMode,
+  type EgressPolicy,
+  type EgressRule,
+} from '@margay/contracts';
 import picomatch from 'picomatch';
-import { MODES, type EgressMode, type EgressPolicy, type EgressRule } from './egress-policy';
-import { matchesHost } from './host-name';
 
 /** What somebody wants to reach. */
 export interface Target {
@@ -9,10 +15,25 @@ export interface Target {
   port: number;
   /** Of a request that can be read; an encrypted one has neither. */
   request?: { method: string; path: string };
+  /** Whether the request goes to the host over TLS: it was read in an intercepted tunnel. */
+  isEncrypted?: boolean;
 }
 
-export type Verdict =
-  { isAllowed: true; rule: string } | { isAllowed: false; rule?: string; why: 'mode_none' | 'no_rule' | 'unreadable' };
+export interface Permission {
+  isAllowed: true;
+  rule: string;
+  /** Of a tunnel: the requests in it are to be read. */
+  intercept: boolean;
+  inject?: EgressInjection;
+}
+
+export interface Refused {
+  isAllowed: false;
+  rule?: string;
+  why: 'mode_none' | 'no_rule' | 'unreadable' | 'needs_encryption' | 'credential' | 'push';
+}
+
+export type Verdict = Permission | Refused;
 
 /** The name that `public` goes by where no rule matches. */
 export const PUBLIC_RULE = 'public';
@@ -23,20 +44,26 @@ export function judge(policy: EgressPolicy, maxMode: EgressMode, target: Target,
   const mode = narrower(policy.mode, maxMode);
   if (mode === 'none') return { isAllowed: false, why: 'mode_none' };
   const rule = policy.rules.find((candidate) => concerns(candidate, target, caller));
-  if (!rule && mode === 'public' && isUsual(target)) return { isAllowed: true, rule: PUBLIC_RULE };
+  if (!rule && mode === 'public' && isUsual(target)) return { isAllowed: true, rule: PUBLIC_RULE, intercept: false };
   if (!rule) return { isAllowed: false, why: 'no_rule' };
-  // Whether it would match cannot be seen, and a later, laxer rule must not decide in its stead.
-  if (rule.intercept && !target.request) return { isAllowed: false, rule: rule.id, why: 'unreadable' };
-  return { isAllowed: true, rule: rule.id };
+  return permissionOf(rule, target);
+}
+
+function permissionOf({ id, intercept, inject }: EgressRule, { request, isEncrypted }: Target): Verdict {
+  // Whether a tunnel's requests match is seen when they come; until then a later, laxer rule must not decide instead.
+  if (!request) return { isAllowed: true, rule: id, intercept };
+  if (!inject) return { isAllowed: true, rule: id, intercept: false };
+  if (!isEncrypted) return { isAllowed: false, rule: id, why: 'needs_encryption' };
+  return { isAllowed: true, rule: id, intercept: false, inject };
 }
 
 /** Requests in the clear could pass for another protocol at its port; tunnels cannot, since they begin with TLS. */
-function isUsual({ port, request }: Target): boolean {
-  return !request || port === HTTP_PORT;
+function isUsual({ port, request, isEncrypted }: Target): boolean {
+  return !request || isEncrypted === true || port === HTTP_PORT;
 }
 
 function narrower(one: EgressMode, other: EgressMode): EgressMode {
-  return MODES.indexOf(one) < MODES.indexOf(other) ? one : other;
+  return EGRESS_MODES.indexOf(one) < EGRESS_MODES.indexOf(other) ? one : other;
 }
 
 function concerns(rule: EgressRule, { host, port, request }: Target, caller: EgressCaller): boolean {

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
-import type { EgressCaller } from '@margay/contracts';
+import type { EgressCaller, EgressPolicy } from '@margay/contracts';
 import { InvalidArgumentError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
-import { EgressSettings, NOTHING, type EgressPolicy } from './egress-policy';
+import { EgressSettings, NOTHING } from './egress-policy';
 import { judge, type Target, type Verdict } from './judge';
 
 /** Where the rules come from. */

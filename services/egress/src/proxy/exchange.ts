@@ -1,8 +1,7 @@
-import type { EgressCaller } from '@margay/contracts';
+import type { EgressCaller, EgressLimits } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { decisionOf, type EgressRecord } from '../audit/egress-record';
 import { exceeded, type Lease } from '../limits/limits';
-import type { EgressLimits } from '../policy/egress-policy';
 import type { Target } from '../policy/judge';
 
 /** One request or tunnel, from its first byte to its record. */
@@ -11,6 +10,8 @@ export class Exchange {
   target?: Target;
   rule?: string;
   why?: string;
+  /** Of the secret that was added to the request. */
+  credential?: string;
   lease?: Lease;
   limits?: EgressLimits;
   status = 0;
@@ -51,7 +52,7 @@ export class Exchange {
   record(error: unknown): EgressRecord {
     const failure = this.signal.aborted ? (this.signal.reason as unknown) : error;
     const reason = isMargayError(failure) ? failure.reason : undefined;
-    const { caller, target, rule, why } = this;
+    const { caller, target, rule, why, credential } = this;
     return {
       at: this.startedAt,
       ...(caller && { tenantId: caller.tenantId, sandboxId: caller.sandboxId }),
@@ -64,6 +65,7 @@ export class Exchange {
       bytesDown: this.bytesDown,
       ms: Math.round(this.now() - this.startedAt),
       ...(rule !== undefined && { rule }),
+      ...(credential !== undefined && { credential }),
       decision: decisionOf(reason),
       ...(reason !== undefined && { reason }),
       ...(why !== undefined && { why }),

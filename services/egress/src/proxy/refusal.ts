@@ -10,6 +10,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   egress_address: 502,
   egress_resolve: 502,
   egress_connect: 502,
+  egress_reflection: 502,
   egress_unavailable: 503,
   egress_timeout: 504,
 };

@@ -1,8 +1,10 @@
+import type { IncomingMessage } from 'node:http';
 import { PermissionDeniedError } from '@margay/errors';
 import type { Target } from '../policy/judge';
-import { requestedHostName } from '../policy/host-name';
+import { normalHostName, requestedHostName } from '../policy/host-name';
 
 const HTTP_PORT = 80;
+const HTTPS_PORT = 443;
 const MAX_PORT = 65_535;
 
 export interface ForwardTarget extends Target {
@@ -35,4 +37,33 @@ export function tunnelTarget(authority: string): Target {
   const host = requestedHostName(name);
   if (Number(port) >= 1 && Number(port) <= MAX_PORT) return { host, port: Number(port) };
   throw new PermissionDeniedError('egress_denied', 'A tunnel leads to a port from 1 to 65535.');
+}
+
+/**
+ * A request that was read in a tunnel. It must be for the host that the tunnel was opened to: proxies and servers behind
+ * that host may go by what the request says.
+ * @throws PermissionDeniedError `egress_denied`
+ */
+export function requestTarget(
+  { host, port }: Target,
+  { method = '', url = '', rawHeaders }: Pick<IncomingMessage, 'method' | 'url' | 'rawHeaders'>,
+): ForwardTarget {
+  const [named, ...more] = rawHeaders.filter(
+    (_, index) => rawHeaders[index - 1]?.toLowerCase() === 'host' && index % 2,
+  );
+  const [, name = '', namedPort = String(HTTPS_PORT)] = /^([^\s:@/[\]]+)(?::(\d{1,5}))?$/.exec(named ?? '') ?? [];
+  if (more.length > 0 || normalHostName(name) !== host || Number(namedPort) !== port)
+    throw new PermissionDeniedError('egress_denied', `The request names another host than ${host}:${port}.`);
+  // With its base in front the path cannot name a host of its own; dots in it are resolved, as servers do.
+  if (!url.startsWith('/') || !URL.canParse(`https://${host}${url}`))
+    throw new PermissionDeniedError('egress_denied', 'In a tunnel, ask for a path.');
+  const { pathname, search } = new URL(`https://${host}${url}`);
+  return {
+    host,
+    port,
+    isEncrypted: true,
+    request: { method, path: pathname },
+    resource: `${pathname}${search}`,
+    hostHeader: port === HTTPS_PORT ? host : `${host}:${port}`,
+  };
 }
