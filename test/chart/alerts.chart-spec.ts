@@ -191,6 +191,20 @@ const EXAMPLES: Record<string, Example> = {
       constant('margay_backup_age_seconds{pod="b"}', 60),
     ],
   },
+  MargayStoreDown: {
+    fires: [constant('margay_ready_check{pod="a",check="session.store"}', 0)],
+    quiet: [
+      constant('margay_ready_check{pod="a",check="session.store"}', 0),
+      constant('margay_ready_check{pod="b",check="session.store"}', 1),
+      constant('margay_ready_check{pod="b",check="session.version"}', 0),
+    ],
+    about: { check: 'session.store' },
+  },
+  MargayNatsDown: {
+    fires: [constant('margay_ready_check{pod="a",check="gateway.nats"}', 0.5)],
+    quiet: [constant('margay_ready_check{pod="a",check="gateway.nats"}', 1)],
+    about: { check: 'gateway.nats' },
+  },
 };
 
 function evaluate(cases: { alert: string; series: string[]; minutes: number }[]): Firing[][] {

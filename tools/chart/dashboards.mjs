@@ -29,6 +29,7 @@ const BOARDS = {
       'Event loop delay, p99': ['s', { '{{pod}}': quantile(0.99, 'margay_event_loop_delay_seconds', 'pod') }],
       Versions: ['short', { '{{version}}': 'count by (version) (margay_build_info)' }],
       'Waiting for other versions': ['short', { '{{pod}}': 'max by (pod) (margay_version_gate_closed)' }],
+      'Parts of readiness that fail': ['short', { '{{pod}} {{check}}': 'margay_ready_check < 1' }],
       'Refused by rate limits': ['ops', { '{{scope}}': rate('margay_rate_limited_total', 'scope') }],
     },
   },
@@ -97,6 +98,25 @@ const BOARDS = {
           conflicts: 'sum(rate(margay_commit_conflicts_total[$__rate_interval]))',
           unknown: 'sum(rate(margay_commit_unknown_outcomes_total[$__rate_interval]))',
           fenced: 'sum(rate(margay_fenced_commands_total[$__rate_interval]))',
+        },
+      ],
+      'Store operations': [
+        'ops',
+        {
+          '{{collection}} {{operation}}': rate(
+            'margay_store_operation_duration_seconds_count',
+            'collection, operation',
+          ),
+        },
+      ],
+      'Store operations, p99': [
+        's',
+        {
+          '{{collection}} {{operation}}': quantile(
+            0.99,
+            'margay_store_operation_duration_seconds',
+            'collection, operation',
+          ),
         },
       ],
       'Rows behind their logs': ['s', { lag: 'max(margay_effects_lag_seconds)' }],

@@ -5,7 +5,7 @@ import { SessionApplication, type SessionContext } from './session-application';
 @Module({})
 export class SessionModule {
   static with(context: SessionContext): DynamicModule {
-    const { config, logger } = context;
+    const { config, logger, management } = context;
     return {
       module: SessionModule,
       imports: [
@@ -14,6 +14,7 @@ export class SessionModule {
           database: config.MARGAY_MONGODB_DATABASE,
           logger,
           name: 'session',
+          registry: management.registry,
         }),
       ],
       providers: [

@@ -50,6 +50,23 @@ describe('ManagementServer', () => {
     expect((await get('/livez')).status).toBe(200);
   });
 
+  it('shows in its metrics which parts of readiness hold, as they are when somebody asks', async () => {
+    let isAway = false;
+    const remove = server.registerCheck('store', 'ready', () => {
+      if (isAway) throw new UnavailableError('store_unavailable', 'The store is away.');
+    });
+    server.registerCheck('nats', 'ready', () => ({ degraded: 'NATS is down' }));
+    const shown = async () =>
+      (await (await fetch(`${origin}/metrics`)).text())
+        .match(/^margay_ready_check\{.*$/gm)
+        ?.map((line) => line.slice(19));
+    expect(await shown()).toEqual(['check="process.loop"} 1', 'check="store"} 1', 'check="nats"} 0.5']);
+    isAway = true;
+    expect(await shown()).toContain('check="store"} 0');
+    remove();
+    expect(await shown()).toEqual(['check="process.loop"} 1', 'check="nats"} 0.5']);
+  });
+
   it('stays ready and says why it is degraded', async () => {
     server.setReady(true);
     const remove = server.registerCheck('models', 'ready', () => ({ degraded: 'breaker of demo is open' }));

@@ -32,6 +32,7 @@ export class ManagementServer {
     this.metrics = new ProcessMetrics(options.version ?? '0.0.0');
     this.health.add('process.loop', 'ready', () => this.metrics.loop.checkReady());
     this.health.add('process.loop', 'live', () => this.metrics.loop.checkLive());
+    this.metrics.showChecks(async () => (await this.health.report('ready')).checks);
   }
 
   get registry(): Registry {

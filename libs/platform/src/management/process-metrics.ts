@@ -1,7 +1,9 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { HealthReport } from './health';
 import { LoopWatch } from './loop-watch';
 
 const SAMPLE_MS = 100;
+const WORTH = { ok: 1, degraded: 0.5, failed: 0 };
 
 /** A registry of this process: Node's default metrics, build, and how late the event loop runs. */
 export class ProcessMetrics {
@@ -27,6 +29,21 @@ export class ProcessMetrics {
       this.loop.observe(lateMs);
       expectedAt = now + SAMPLE_MS;
     }, SAMPLE_MS).unref();
+  }
+
+  /** What readiness hangs on, asked whenever somebody reads the metrics. */
+  showChecks(report: () => Promise<HealthReport['checks']>): void {
+    const gauge: Gauge<'check'> = new Gauge({
+      name: 'margay_ready_check',
+      help: '1 while this part of readiness holds, 0.5 while it works worse, 0 while it fails',
+      labelNames: ['check'],
+      registers: [this.registry],
+      collect: async () => {
+        const checks = await report();
+        gauge.reset();
+        for (const [check, { status }] of Object.entries(checks)) gauge.set({ check }, WORTH[status]);
+      },
+    });
   }
 
   close(): void {

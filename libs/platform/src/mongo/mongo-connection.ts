@@ -1,7 +1,9 @@
 import * as os from 'node:os';
 import { UnavailableError } from '@margay/errors';
 import { ConnectionStates, createConnection, type Connection, type ConnectOptions } from 'mongoose';
+import type { Registry } from 'prom-client';
 import type { Logger } from '../logging/logger';
+import { timeCommands } from './command-timer';
 
 const RETRY_MS = 1_000;
 const SELECTION_TIMEOUT_MS = 5_000;
@@ -12,15 +14,18 @@ export interface MongoConnectionOptions {
   logger: Logger;
   /** Shown by the server, e.g. the service. */
   name?: string;
+  /** Where commands are timed; without it they are not. */
+  registry?: Registry;
 }
 
 /** Every write is acknowledged by a majority and on disk, and nothing is read that a fail-over may take back; indexes are created explicitly by their repositories. */
-const optionsFor = ({ database, name }: MongoConnectionOptions): ConnectOptions => ({
+const optionsFor = ({ database, name, registry }: MongoConnectionOptions): ConnectOptions => ({
   dbName: database,
   ...(name && { appName: name }),
   writeConcern: { w: 'majority', journal: true },
   readConcernLevel: 'majority',
   retryWrites: true,
+  monitorCommands: registry !== undefined,
   autoIndex: false,
   autoCreate: false,
   serverSelectionTimeoutMS: SELECTION_TIMEOUT_MS,
@@ -40,6 +45,7 @@ export class MongoConnection {
 
   constructor(private readonly options: MongoConnectionOptions) {
     this.connection.on('error', (error: unknown) => this.report(error));
+    if (options.registry) timeCommands(this.connection, options.registry);
   }
 
   /** Begins to open; use ready() to wait. */

@@ -8,6 +8,7 @@ import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { getConnectionToken, getModelToken, MongooseModule, Prop, Schema, SchemaFactory } from '@nestjs/mongoose';
 import type { Connection, Model } from 'mongoose';
+import { Registry } from 'prom-client';
 import { createLogger } from '../logging/logger';
 import { MongoConnection } from './mongo-connection';
 import { mongoModule } from './mongo.module';
@@ -71,6 +72,29 @@ describe('mongoModule', () => {
 });
 
 describe('MongoConnection', () => {
+  it('times commands by collection and operation, failed ones too', async () => {
+    const registry = new Registry();
+    const mongo = new MongoConnection({ url: store.url, database: `${database}_timed`, logger, registry });
+    try {
+      await mongo.ready(15_000);
+      const notes = mongo.connection.collection<{ _id: string }>('notes');
+      await notes.insertOne({ _id: 'n1' });
+      await notes.findOne({ _id: 'n1' });
+      await expect(notes.updateOne({ _id: 'n1' }, { $unknown: {} } as never)).rejects.toThrow('$unknown');
+      await mongo.ping();
+      const counts = /^margay_store_operation_duration_seconds_count\{(.*)\} (\d+)$/gm;
+      const seen = [...(await registry.metrics()).matchAll(counts)].map(([, labels, count]) => `${labels} ${count}`);
+      expect(seen.sort()).toEqual([
+        'collection="notes",operation="find" 1',
+        'collection="notes",operation="insert" 1',
+        'collection="notes",operation="update" 1',
+      ]);
+      await mongo.connection.dropDatabase();
+    } finally {
+      await mongo.close();
+    }
+  });
+
   it('says within the time given that the store cannot be reached', async () => {
     const mongo = new MongoConnection({ url: nowhere, database, logger });
     await expect(mongo.ready(50)).rejects.toMatchObject({ code: 'UNAVAILABLE', reason: 'store_unavailable' });

@@ -46,6 +46,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     database: config.MARGAY_MONGODB_DATABASE,
     logger,
     name: 'tool-executor',
+    registry: management.registry,
   });
   try {
     await mongo.ready(STORE_WAIT_MS);

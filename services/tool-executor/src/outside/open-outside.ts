@@ -16,13 +16,16 @@ export interface OpenOutside {
 const STORE_WAIT_MS = 60_000;
 
 /** The tools outside sandboxes with their guard; undefined where the operator has defined none. */
-export async function openOutside(config: ToolExecutorConfig, logger: Logger): Promise<OpenOutside | undefined> {
+export async function openOutside(
+  config: ToolExecutorConfig,
+  { logger, management }: Pick<ServiceShared, 'logger' | 'management'>,
+): Promise<OpenOutside | undefined> {
   const { MARGAY_HTTP_TOOLS_FILE: file, MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
   if (file === undefined) return undefined;
   const names = new Set(BUILTIN_TOOLS.map(({ tool_id: id }) => id));
   const tools = readHttpTools(file, names).map((settings) => new HttpTool(settings));
   if (url === undefined) throw missing();
-  const mongo = new MongoConnection({ url, database, logger, name: 'tool-executor' });
+  const mongo = new MongoConnection({ url, database, logger, name: 'tool-executor', registry: management.registry });
   try {
     await mongo.ready(STORE_WAIT_MS);
     const store = await openStore(mongo);
