@@ -1,7 +1,7 @@
 import { RULES, type Rule } from './rules';
 import { simulate } from './simulate';
 
-const SEED = 1;
+const SEED = 3;
 const PATIENCE_MS = 120_000;
 
 async function broken(off: Rule[], lines: string[] = []): Promise<string[]> {

@@ -42,6 +42,9 @@ function requestOf(command: Command): object {
       return { kind: command.kind };
     case 'answer':
       return { ...command, late: undefined };
+    // What the index of the project said at that moment.
+    case 'bind':
+      return { ...command, context: undefined };
     case 'takeover':
     case 'release':
       return { ...command, cause: undefined };

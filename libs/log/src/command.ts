@@ -57,6 +57,14 @@ export interface CancelCommand extends Identified {
   kind: 'cancel';
 }
 
+/** The session works in another project, or in none, from its next run on. */
+export interface BindCommand extends Identified {
+  kind: 'bind';
+  binding: { project: string | null; cwd: string | null };
+  /** What the `context` event says of it. */
+  context: Record<string, unknown>;
+}
+
 export interface TerminateCommand extends Identified {
   kind: 'terminate';
   cancelledTriggers: number;
@@ -206,6 +214,7 @@ export type Command =
   | MessageCommand
   | InterruptCommand
   | CancelCommand
+  | BindCommand
   | TerminateCommand
   | AnswerCommand
   | ExpireCommand

@@ -11,8 +11,10 @@ const TITLE_MAX_CHARS = 120;
 export function startRun(head: Head, request: RunRequest, ts: number): Accepted {
   const no = head.runNo + 1;
   const runId = `${head.sessionId}:r${no}`;
-  const context = { ...head.context, ...request.context };
   const unbound = head.binding.project === null && head.binding.cwd === null;
+  const binding = unbound ? request.binding : head.binding;
+  const told = toldOf(request.context, binding);
+  const context = { ...head.context, ...told };
   const run: HeadRun = {
     id: runId,
     no,
@@ -28,7 +30,7 @@ export function startRun(head: Head, request: RunRequest, ts: number): Accepted 
   // The context event comes first, so `run_accepted` is the second of the three.
   const acceptedAt = isoMicros(ts + 1);
   const events: EventInput[] = [
-    { type: 'context', payload: request.context },
+    { type: 'context', payload: told },
     {
       type: 'run_accepted',
       payload: {
@@ -45,7 +47,7 @@ export function startRun(head: Head, request: RunRequest, ts: number): Accepted 
     head: {
       ...head,
       context,
-      binding: unbound ? request.binding : head.binding,
+      binding,
       ...(head.title === null ? { title: titleFrom(request.text), titleRunNo: no } : {}),
       runNo: no,
       run,
@@ -60,6 +62,11 @@ export function startRun(head: Head, request: RunRequest, ts: number): Accepted 
     ],
     answer: { session_id: head.sessionId, run_id: runId, steered: false },
   };
+}
+
+/** The session may have been bound anew since the request was looked at: a context never names a project it does not have. */
+function toldOf(context: RunRequest['context'], { project }: Head['binding']): RunRequest['context'] {
+  return context['project'] === undefined || context['project'] === project ? context : { ...context, project };
 }
 
 /** How a run ended in detail is shown until the next one starts: heads stay small. */

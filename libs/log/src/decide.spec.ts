@@ -25,6 +25,12 @@ const accept = acceptCommand('question');
 const message = messageCommand('word');
 const interrupt: Command = { kind: 'interrupt', commitId: 'interrupt' };
 const cancel: Command = { kind: 'cancel', commitId: 'cancel' };
+const bind: Command = {
+  kind: 'bind',
+  commitId: 'bind',
+  binding: { project: 'q', cwd: null },
+  context: { project: 'q' },
+};
 const terminate: Command = { kind: 'terminate', commitId: 'terminate', cancelledTriggers: 2 };
 const claim: Command = { kind: 'claim', commitId: 'claim', runId: RUN_ID, epoch: 1, owner: 'runner' };
 const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'lease' };
@@ -78,6 +84,7 @@ const TABLE: [command: Command, ...outcomes: Outcome[]][] = [
     'no_active_run',
     'session_terminated',
   ],
+  [bind, 'session_not_found', ...Array<Outcome>(7).fill('ok'), 'session_terminated'],
   [terminate, 'session_not_found', ...Array<Outcome>(7).fill('ok'), 'session_terminated'],
   [claim, 'session_not_found', 'lost', 'ok', 'lost', 'lost', 'lost', 'lost', 'lost', 'lost'],
   [takeover, 'session_not_found', 'lost', 'lost', 'ok', 'ok', 'lost', 'lost', 'lost', 'lost'],
@@ -114,6 +121,8 @@ describe('decide', () => {
     [terminate, 'idle', 1],
     [terminate, 'running', 2],
     [step, 'running', 0],
+    [bind, 'idle', 0],
+    [bind, 'running', 0],
     [message, 'running', 0],
     [interrupt, 'running', 0],
   ])('raises the epoch as it must: %j on %s by %i', (command, on, by) => {

@@ -7,6 +7,7 @@ import type {
   InterruptCommand,
   TerminateCommand,
 } from './command';
+import { bind } from './decide-bind';
 import { answer, expire, interrupt, steer } from './decide-inbox';
 import { recover } from './decide-recover';
 import { claim, endRun, finish, ownRun, park, release, step, takeover } from './decide-run';
@@ -34,8 +35,8 @@ export function decide(head: Head, command: Command, ts: number, rules: DecideRu
 
 /** Whether the command brought what people chose: only that may be refused for its size, else runs and sessions get stuck. */
 function mayGrow(before: Head, after: Head): boolean {
-  const isStart = before.c === 0 || before.runNo !== after.runNo;
-  return isStart && chosenBytes(after) > chosenBytes(before);
+  const isChosen = before.c === 0 || before.runNo !== after.runNo || before.binding !== after.binding;
+  return isChosen && chosenBytes(after) > chosenBytes(before);
 }
 
 /** Forgets the oldest questions that nobody answered where there is no room for them. */
@@ -47,8 +48,8 @@ function withinLimit(head: Head): Head {
 
 const bytesOf = (value: object): number => Buffer.byteLength(JSON.stringify(value));
 
-const chosenBytes = ({ tag, title, context, binding, cuts }: Head): number =>
-  bytesOf({ tag, title, context, binding, cuts });
+const chosenBytes = ({ tag, title, context, binding, cuts, run, formerProjects }: Head): number =>
+  bytesOf({ tag, title, context, binding, cuts, left: run?.binding, formerProjects });
 
 function decideKind(head: Head, command: Command, ts: number, rules: DecideRules): Decision {
   if (command.kind === 'create') return create(head, command, ts);
@@ -63,6 +64,8 @@ function decideKind(head: Head, command: Command, ts: number, rules: DecideRules
       return head.run ? interrupt(head, head.run, rules) : noActiveRun(head, command);
     case 'cancel':
       return cancel(head, command);
+    case 'bind':
+      return bind(head, command);
     case 'terminate':
       return terminate(head, command, ts);
     case 'answer':

@@ -27,6 +27,8 @@ export type Effect =
   | { kind: 'run'; runId: string; state: RunRowState; epoch: number; owner: string | null }
   /** No call of a lower epoch may run in the session's sandbox from here on; `kill` ends what runs. */
   | { kind: 'fence'; runId: string; epoch: number; kill: boolean }
+  /** A sandbox that the session got at this epoch or before serves a workspace that it has left. */
+  | { kind: 'leave'; epoch: number }
   /** Note where a question lies: its `user_question` event has this time. */
   | { kind: 'question'; callId: string; ts: number };
 

@@ -1,3 +1,4 @@
+import { bindingOf } from './decide-bind';
 import type { Effect, RunRowState } from './document';
 import type { Head, HeadQuestion, HeadRun } from './head';
 
@@ -18,6 +19,7 @@ export function effectsOf(
   effects.push(...runEffects(before, after));
   const fence = fenceEffect(before, after);
   if (fence) effects.push(fence);
+  if (hasLeft(before, after)) effects.push({ kind: 'leave', epoch: after.epoch });
   effects.push(...asked.map(({ callId, ts }) => ({ kind: 'question' as const, callId, ts })));
   return effects;
 }
@@ -25,6 +27,13 @@ export function effectsOf(
 function newQuestions(before: Head, after: Head): HeadQuestion[] {
   const known = new Set(before.questions?.map(({ callId }) => callId));
   return (after.questions ?? []).filter(({ callId }) => !known.has(callId));
+}
+
+/** Whether the session's next call is made in another workspace; while a run is active that is not yet so. */
+function hasLeft(before: Head, after: Head): boolean {
+  if (after.run || before.c === 0 || before.runNo === 0) return false;
+  const [left, next] = [bindingOf(before), after.binding];
+  return left.project !== next.project || left.cwd !== next.cwd;
 }
 
 function projectedFieldsDiffer(before: Head, after: Head): boolean {

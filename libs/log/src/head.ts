@@ -29,6 +29,8 @@ export interface HeadRun {
   traceparent?: string;
   /** The present owner has stored something. */
   hasProgress?: true;
+  /** Where it works, if the session was bound to something else since it was accepted. */
+  binding?: { project: string | null; cwd: string | null };
   /** Nobody has driven it since it waited: its calls without a result were never sent. */
   isWoken?: true;
   /** What a run in state `waiting` waits for. */
@@ -80,7 +82,7 @@ export interface Head {
   titleRunNo?: number;
   /** All `context` payloads merged, later wins. */
   context: Record<string, unknown>;
-  /** Where the workspace comes from; fixed by the first project or folder named. */
+  /** Where the workspace comes from: the first project or folder named, until somebody binds the session anew. */
   binding: { project: string | null; cwd: string | null };
   /** Raised by accept, claim, takeover, release, end and termination; belongs to the session. */
   epoch: number;
@@ -97,6 +99,8 @@ export interface Head {
   terminated: { ts: number; cancelledTriggers: number } | null;
   /** Ranges of seq that readers skip, ascending and disjoint. */
   cuts: [from: number, to: number][];
+  /** Projects that the session was bound to before, the newest last; absent = none. */
+  formerProjects?: string[];
   /** Questions that the run waits for; absent = none. */
   questions?: HeadQuestion[];
   /** The last questions that ended without an answer, as many as fit: one that comes late opens a new turn. */

@@ -5,6 +5,7 @@ export { LogClock } from './clock';
 export type {
   AcceptCommand,
   AnswerCommand,
+  BindCommand,
   CancelCommand,
   ClaimCommand,
   Command,
@@ -36,6 +37,7 @@ export {
 } from './contract/commit-store-contract';
 export { acceptCommand, createCommand, hashed, messageCommand, runRequest } from './contract/sample-commands';
 export { decide } from './decide';
+export { bindingOf } from './decide-bind';
 export { INTERRUPT_TEXT } from './decide-inbox';
 export { isRejected, type Accepted, type DecideRules, type Decision } from './decision';
 export {

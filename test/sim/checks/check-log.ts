@@ -1,6 +1,7 @@
 import {
   HEAD_MAX_BYTES,
   LogCheck,
+  bindingOf,
   emptyHead,
   fold,
   tipOf,
@@ -25,6 +26,7 @@ export function checkLog(world: World, sessionId: string, documents: CommitDocum
     checkForm(world, document, before);
     checkFold(world, document, before);
     checkEpochs(world, document, before);
+    checkWorkspace(world, document, before);
     before = tipOf(document);
   }
   checkCommitIds(world, documents);
@@ -77,9 +79,20 @@ function checkEpochs(world: World, document: CommitDocument, before: Tip): void 
       if (!isOwn) world.fail('fenced commit', `${document._id} holds ${command.commitId} of a fenced epoch`);
     }
     const mayWake = kind === 'interrupt' || kind === 'message' || kind === 'answer' || kind === 'expire';
-    const raises = mayWake ? before.head.run?.state !== 'running' : kind !== 'step' && kind !== 'create';
+    const raises = mayWake
+      ? before.head.run?.state !== 'running'
+      : kind !== 'step' && kind !== 'create' && kind !== 'bind';
     if (raises) isRaised = true;
   }
+}
+
+/** Whatever the session is bound to meanwhile, a run works where it began; nobody leaves a workspace unsaid. */
+function checkWorkspace(world: World, { _id, head, effects }: CommitDocument, before: Tip): void {
+  const [left, next] = [bindingOf(before.head), bindingOf(head)].map((binding) => JSON.stringify(binding));
+  if (before.head.c === 0 || left === next) return;
+  if (head.run && head.run.id === before.head.run?.id) world.fail('moved', `${_id} moves ${head.run.id}`);
+  const isTold = effects.some((effect) => effect.kind === 'leave' && effect.epoch === head.epoch);
+  if (!head.run && before.head.runNo > 0 && !isTold) world.fail('moved', `${_id} leaves a workspace unsaid`);
 }
 
 /** An active run gets on, whoever dies: it never stands still for longer than a lease, some beats and a long call. */

@@ -34,6 +34,7 @@ export class Clients extends SimProcess {
     if (random.chance(0.5)) this.play(() => this.repeatedly(sessionId, 'cancel', 3_000, 12_000));
     if (random.chance(0.12)) this.play(() => this.terminate(sessionId));
     if (random.chance(0.4)) this.play(() => this.recover(sessionId));
+    if (random.chance(0.3)) this.play(() => this.bind(sessionId));
     this.spawn(() => new People(this.world, this, sessionId).watch());
   }
 
@@ -152,6 +153,17 @@ export class Clients extends SimProcess {
     while (world.areFaultsOn) {
       await this.sleep(world.random.between(fromMs, toMs));
       await this.rpc(sessionId, { kind, commitId: world.nextId(kind) }, undefined, this.drawTimeoutMs());
+    }
+  }
+
+  /** Somebody changes his mind about where the session works, also while it does. */
+  private async bind(sessionId: string): Promise<void> {
+    const { world } = this;
+    while (world.areFaultsOn) {
+      await this.sleep(world.random.between(1_000, 8_000));
+      const project = world.random.pick([null, 'shop', 'lab']);
+      const command: Command = { kind: 'bind', commitId: world.nextId('bind'), binding: { project, cwd: null }, context: { project } }; // prettier-ignore
+      await this.insist(sessionId, command);
     }
   }
 

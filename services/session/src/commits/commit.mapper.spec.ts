@@ -50,6 +50,7 @@ const life = chain([
   [step(2, 'a text that is long enough to be kept once only, and then referenced by the record')],
   [messageCommand(`{"ts":"${SESSION}"} \u0001`), { kind: 'interrupt', commitId: 'i' }],
   [{ kind: 'cancel', commitId: 'c' }],
+  [{ kind: 'bind', commitId: 'b', binding: { project: 'x', cwd: null }, context: { project: 'x' } }],
   [{ kind: 'terminate', commitId: 't', cancelledTriggers: 0 }],
 ]);
 
