@@ -1,5 +1,6 @@
 export { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from './descriptors';
 export { PathPolicy, type PathPolicyOptions } from './files/paths';
+export { removeTree } from './files/remove-tree';
 export { recoverFiles } from './files/replace-files';
 export { localHands, type LocalCallOptions, type LocalHands, type LocalHandsOptions } from './local-hands';
 export { nodePorts, type NodePorts } from './node-ports';

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { EffectClass, type SandboxGrant, type sandboxdPb } from '@margay/contracts';
+import { EffectClass, type contentPb, type SandboxGrant, type sandboxdPb } from '@margay/contracts';
 import { FailedPreconditionError, InvalidArgumentError, PermissionDeniedError, UnavailableError } from '@margay/errors';
 import { PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@margay/toolbox';
 import { CallTable } from './calls/call-table';
+import { Content } from './content/content';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
 import { Attachments } from './files/attachments';
 import { listFiles } from './files/list-files';
@@ -39,6 +40,9 @@ export class Sandbox {
   private isClosing = false;
   private isDraining = false;
   private lastUsedAt = performance.now();
+  /** Content being brought. */
+  private bringing = 0;
+  private readonly content: Content;
 
   private constructor(
     private readonly options: SandboxOptions,
@@ -48,7 +52,10 @@ export class Sandbox {
     private readonly calls: CallTable,
     private readonly environment: Record<string, string>,
     private readonly attachments: Attachments | undefined,
-  ) {}
+  ) {
+    const isBoxed = options.isolation === 'bwrap' || options.isolation === 'pod';
+    this.content = new Content({ root: options.root, environment, isBoxed });
+  }
 
   static async open(options: SandboxOptions): Promise<Sandbox> {
     const hasJournal = await Journal.exists(options.stateFolder);
@@ -84,7 +91,7 @@ export class Sandbox {
 
   /** Milliseconds since the last call ended; 0 while one runs. */
   get idleMs(): number {
-    return this.calls.runningCount > 0 ? 0 : performance.now() - this.lastUsedAt;
+    return this.calls.runningCount + this.bringing > 0 ? 0 : performance.now() - this.lastUsedAt;
   }
 
   /** The first grant that names a session binds the sandbox to it; one that names none only finds it answering. */
@@ -147,6 +154,31 @@ export class Sandbox {
     this.lastUsedAt = performance.now();
     const { environment, options } = this;
     return listFiles({ root: options.root, limit: Math.min(limit || FILES_MAX, FILES_MAX), environment });
+  }
+
+  /** A piece of what `bringContent` unpacks. */
+  async placeContent(request: contentPb.PlaceRequest, grant: SandboxGrant): Promise<contentPb.PlaceResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    this.lastUsedAt = performance.now();
+    return this.content.place(request);
+  }
+
+  /** Brings what the workspace begins with, before the first call. */
+  async bringContent(
+    request: contentPb.BringRequest,
+    grant: SandboxGrant,
+    { signal, tell }: { signal: AbortSignal; tell: (doing: string) => void },
+  ): Promise<contentPb.BringEnd> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    this.bringing += 1;
+    try {
+      return await this.content.bring(request, signal, tell);
+    } finally {
+      this.bringing -= 1;
+      this.lastUsedAt = performance.now();
+    }
   }
 
   async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {

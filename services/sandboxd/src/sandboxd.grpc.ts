@@ -6,13 +6,14 @@ import {
   type ServerDuplexStream,
   type ServerUnaryCall,
   type ServerWritableStream,
-  type ServiceError,
 } from '@grpc/grpc-js';
 import { METADATA, sandboxdPb, type SandboxGrant } from '@margay/contracts';
-import { CODES, errorOf, isMargayError } from '@margay/errors';
+import { errorOf } from '@margay/errors';
 import { serveCalls, type StartedCall } from '@margay/platform/calls';
+import { addContent } from './content/content.grpc';
 import type { GrantVerifier } from './grants/grant-verifier';
 import { demand, type Sandbox } from './sandbox';
+import { toServiceError } from './service-error';
 import type { Identity } from './tls/self-signed';
 
 export interface SandboxdServerOptions {
@@ -68,6 +69,7 @@ export class SandboxdServer {
         return {};
       }),
     });
+    addContent(this.server, sandbox, ({ metadata }) => this.grantOf(metadata));
   }
 
   async start(): Promise<void> {
@@ -138,19 +140,6 @@ function drained(call: Execution, signal: AbortSignal): Promise<void> {
     call.on('drain', go);
     signal.addEventListener('abort', go);
     if (signal.aborted) go();
-  });
-}
-
-function toServiceError(error: unknown): ServiceError {
-  const known = isMargayError(error)
-    ? error
-    : errorOf('INTERNAL', 'internal', error instanceof Error ? error.message : String(error));
-  const metadata = new Metadata();
-  metadata.set(METADATA.reason, known.reason);
-  return Object.assign(new Error(known.message), {
-    code: CODES[known.code].grpc,
-    details: known.message,
-    metadata,
   });
 }
 
