@@ -45,7 +45,7 @@ export async function startToolExecutor(
   const open = await openDriver({ config, keys, grants, logger, shared });
   const { driver, ledger } = open;
   const metrics = new SandboxMetrics(shared.management.registry);
-  const outside = await openOutside(config, { logger, management });
+  const outside = await openOutside(config, { logger, management: shared.management });
   const registry = new SandboxRegistry({
     driver,
     ledger,
