@@ -129,7 +129,7 @@ describe('rights', () => {
         if (!resources.includes('secrets')) continue;
         expect(metadata.name).toBe('margay-bootstrap');
         if (verbs.join() !== 'create')
-          expect(resourceNames).toEqual(['margay-first-key', 'margay-keys', 'margay-nats']);
+          expect(resourceNames).toEqual(['margay-first-key', 'margay-kek', 'margay-keys', 'margay-nats']);
       }
   });
 
@@ -147,8 +147,8 @@ describe('the hook that makes secrets', () => {
     ofKind(render(values), 'Job').find(({ metadata }) => metadata.name === 'margay-bootstrap');
   const argsOf = (values: object): string[] => job(values)?.spec.template.spec.containers[0].args.join(' ');
 
-  it('makes keys, first key and the password of the broker, before everything else', () => {
-    expect(argsOf(EVALUATION)).toBe('bootstrap --namespace agents --instance margay --first-key margay-first-key --keys margay-keys --nats margay-nats'); // prettier-ignore
+  it('makes keys, the key of secrets, first key and the password of the broker, before everything else', () => {
+    expect(argsOf(EVALUATION)).toBe('bootstrap --namespace agents --instance margay --first-key margay-first-key --kek margay-kek --keys margay-keys --nats margay-nats'); // prettier-ignore
     expect(job(EVALUATION)?.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'pre-install,pre-upgrade' });
   });
 
@@ -162,7 +162,8 @@ describe('the hook that makes secrets', () => {
 
   it('leaves alone what you make yourself', () => {
     expect(argsOf({ ...EVALUATION, secrets: { existingFirstKey: 'mine' } })).not.toContain('first-key');
-    expect(argsOf({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k' } })).toBe('bootstrap --namespace agents --instance margay --nats margay-nats'); // prettier-ignore
+    expect(argsOf({ ...EVALUATION, secrets: { kek: { existingSecret: 'own' } } })).not.toContain('--kek');
+    expect(argsOf({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } } })).toBe('bootstrap --namespace agents --instance margay --nats margay-nats'); // prettier-ignore
     expect(job(readChartYaml('ci/production.yaml') as object)).toBeUndefined();
   });
 
@@ -239,7 +240,7 @@ describe('the pod of helm test', () => {
   });
 
   it('looks at health alone where there is no first key', () => {
-    const pod = find(render({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k' } }), 'Pod', 'margay-check'); // prettier-ignore
+    const pod = find(render({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } } }), 'Pod', 'margay-check'); // prettier-ignore
     expect(JSON.stringify(pod)).not.toContain('KEY_FILE');
   });
 });

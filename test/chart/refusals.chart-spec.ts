@@ -38,6 +38,11 @@ describe('what does not fit together is refused, with what to set', () => {
       'secrets.existingSecret: missing with secrets.mode existing; set it',
     ],
     [
+      'existing keys without one for secrets',
+      { ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k' } },
+      'secrets.kek.existingSecret: missing with secrets.mode existing; set it',
+    ],
+    [
       'a secret of keys that is not used',
       { ...EVALUATION, secrets: { existingSecret: 'k' } },
       'secrets.existingSecret: not used with secrets.mode generated; set secrets.mode to existing',

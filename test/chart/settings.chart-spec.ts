@@ -124,11 +124,25 @@ describe('settings reach those they are for', () => {
     }
   });
 
+  it('the key of secrets to session alone, from your own secret where you name one', () => {
+    const kekOf = (values: object) =>
+      deploymentsOf(values).flatMap(({ spec }) =>
+        (spec.template.spec.volumes as { name: string; secret?: object }[]).filter(({ name }) => name === 'kek'),
+      );
+    const items = [{ key: 'kek.json', path: 'kek.json' }];
+    expect(kekOf(EVALUATION)).toEqual([{ name: 'kek', secret: { secretName: 'margay-kek', items } }]);
+    expect(kekOf({ ...EVALUATION, secrets: { kek: { existingSecret: 'own' } } })).toEqual([
+      { name: 'kek', secret: { secretName: 'own', items } },
+    ]);
+    const reading = deploymentsOf(EVALUATION).filter((deployment) => 'MARGAY_KEK_FILE' in environmentOf(deployment));
+    expect(reading.flatMap(servicesOf)).toEqual(['session']);
+  });
+
   it('the first key to session alone, or nobody where there is none', () => {
     const mounting = (values: object) =>
       deploymentsOf(values).filter(({ spec }) => JSON.stringify(spec.template).includes('/margay/first-key')).flatMap(servicesOf); // prettier-ignore
     expect(mounting(EVALUATION)).toEqual(['session']);
-    expect(mounting({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k' } })).toEqual([]);
+    expect(mounting({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } } })).toEqual([]);
   });
 
   it('pools: slots and names to their runners, new runs to the first', () => {

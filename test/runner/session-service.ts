@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runnersPb, sessionsPb, subjects, type LiveDelta, type Principal, type StoredEvent } from '@margay/contracts';
-import { freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
+import { ensureKekFile, freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
 import {
   createLogger,
   generateKeys,
@@ -48,6 +48,8 @@ export class SessionService {
     this.servers = await openServers({ directory: this.directory, allow: TEST_SOURCES });
     const keysDirectory = join(this.directory, 'keys');
     await generateKeys(keysDirectory, ['gateway', 'session', 'agent-runner', 'tool-executor']);
+    const kekFile = join(this.directory, 'kek.json');
+    await ensureKekFile(kekFile);
     const [port, nobody] = await freePorts(2);
     const address = `127.0.0.1:${port}`;
     const environment = {
@@ -56,6 +58,7 @@ export class SessionService {
       MARGAY_MONGODB_DATABASE: this.database,
       MARGAY_NATS_URL: this.servers.nats.url,
       MARGAY_KEYS_DIR: keysDirectory,
+      MARGAY_KEK_FILE: kekFile,
       MARGAY_TOOL_EXECUTOR_URL: `127.0.0.1:${nobody}`,
       MARGAY_MODEL: 'spec-model',
       MARGAY_POOL: this.database,

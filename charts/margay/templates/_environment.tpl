@@ -110,6 +110,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- if .Values.models.default }}
 - { name: MARGAY_MODEL, value: {{ .Values.models.default | quote }} }
 {{- end }}
+- { name: MARGAY_KEK_FILE, value: /margay/kek/kek.json }
 {{- if include "margay.firstKeySecret" . }}
 - { name: MARGAY_BOOTSTRAP_KEY_FILE, value: /margay/first-key/key }
 {{- end }}

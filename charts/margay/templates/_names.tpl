@@ -46,6 +46,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* The secret with the key-encryption keys. */}}
+{{- define "margay.kekSecret" -}}
+{{- .Values.secrets.kek.existingSecret | default (printf "%s-kek" (include "margay.fullname" .)) -}}
+{{- end -}}
+
 {{/* Empty: there is no first API key. */}}
 {{- define "margay.firstKeySecret" -}}
 {{- if .Values.secrets.existingFirstKey -}}

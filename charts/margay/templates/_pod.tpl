@@ -142,6 +142,9 @@ readinessProbe:
 {{- define "margay.mounts" -}}
 - { name: tmp, mountPath: /tmp }
 - { name: keys, mountPath: /margay/keys, readOnly: true }
+{{- if has "session" .component.services }}
+- { name: kek, mountPath: /margay/kek, readOnly: true }
+{{- end }}
 {{- if and (has "session" .component.services) (include "margay.firstKeySecret" .root) }}
 - { name: first-key, mountPath: /margay/first-key, readOnly: true }
 {{- end }}
@@ -173,6 +176,10 @@ readinessProbe:
       {{- range .component.services }}
       - { key: {{ . }}.key.pem, path: {{ . }}.key.pem }
       {{- end }}
+{{- if has "session" .component.services }}
+- name: kek
+  secret: { secretName: {{ include "margay.kekSecret" .root }}, items: [{ key: kek.json, path: kek.json }] }
+{{- end }}
 {{- if and (has "session" .component.services) (include "margay.firstKeySecret" .root) }}
 - name: first-key
   secret: { secretName: {{ include "margay.firstKeySecret" .root }} }

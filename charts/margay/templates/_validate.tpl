@@ -18,6 +18,9 @@
 {{- if and (eq $values.secrets.mode "existing") (not $values.secrets.existingSecret) }}
 - 'secrets.existingSecret: missing with secrets.mode existing; set it to the secret with the keys of the services (docs/installing.md says how to make them)'
 {{- end }}
+{{- if and (eq $values.secrets.mode "existing") (not $values.secrets.kek.existingSecret) }}
+- 'secrets.kek.existingSecret: missing with secrets.mode existing; set it to the secret with `kek.json` (docs/secrets.md says how to make it)'
+{{- end }}
 {{- if and (eq $values.secrets.mode "generated") $values.secrets.existingSecret }}
 - 'secrets.existingSecret: not used with secrets.mode generated; set secrets.mode to existing, or empty it'
 {{- end }}

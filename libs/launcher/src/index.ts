@@ -32,7 +32,7 @@ export { type StoreEngine, type StoreRecord } from './servers/data-folder';
 export { startNats, type RunningNats, type StartNatsOptions } from './servers/nats-server';
 export { startStore, type RunningStore, type StartStoreOptions } from './servers/store-server';
 export { tryLock, withLock, type FileLock, type LockHolder } from './lock';
-export { ensureBootstrapKey, ensureServiceKeys } from './platform/keys';
+export { ensureBootstrapKey, ensureKekFile, ensureServiceKeys } from './platform/keys';
 export { PlatformProcess, type Life } from './platform/platform-process';
 export { SERVICES, type PlatformMode, type Replicas, type ServiceName } from './platform/services';
 export { startPlatform, type Platform, type StartPlatformOptions } from './platform/start-platform';

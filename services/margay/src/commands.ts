@@ -8,6 +8,7 @@ import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from '
 import { doctor, examine, parseDoctor } from './doctor/doctor';
 import { parsePrepareStore, prepareStore } from './prepare-store';
 import { openSandboxPods, parseReleaseSandboxes, releaseSandboxes } from './release-sandboxes';
+import { parseSecretsCommand, rotateKek } from './secrets-command';
 import { parseSupportBundle, writeSupportBundle } from './support-bundle/command';
 import { VERSION } from './version';
 
@@ -55,6 +56,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   restore: async (argv, context) => {
     const command = parseRestore(argv);
     return runRestore(command, await backupContext(context));
+  },
+  secrets: async (argv, { environment, logger, write }) => {
+    parseSecretsCommand(argv);
+    const { OperatorStore } = await import('@margay/session');
+    return rotateKek({ environment, open: () => OperatorStore.open(environment, logger), write });
   },
   'support-bundle': async (argv, { environment, logger, write }) => {
     const command = parseSupportBundle(argv);

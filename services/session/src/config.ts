@@ -24,9 +24,15 @@ const Store = {
 /** What commands of operators need: the store, and nothing that a service would. */
 export const OperatorConfig = z.object(Store);
 
+const Kek = { MARGAY_KEK_FILE: z.string().describe('file of key-encryption keys, see docs/secrets.md') };
+
+/** What renewing the wrapping of data keys needs. */
+export const KekConfig = z.object(Kek);
+
 export const SessionConfig = z.object({
   MARGAY_SESSION_LISTEN: z.string(),
   ...Store,
+  ...Kek,
   MARGAY_NATS_URL: z.string(),
   MARGAY_KEYS_DIR: z.string(),
   MARGAY_TOOL_EXECUTOR_URL: z.string(),

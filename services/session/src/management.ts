@@ -23,6 +23,8 @@ export interface ManagementPorts {
   checkClock: () => Promise<void>;
   /** Throws while this replica waits for newer clients to be replaced. */
   checkVersions: () => void;
+  /** What is wrong with the file of key-encryption keys. */
+  secretsFault: () => string | undefined;
   db: Db;
 }
 
@@ -41,6 +43,10 @@ export function registerManagement(ports: ManagementPorts): () => void {
     management.registerCheck('session.nats', 'ready', () =>
       bus.isConnected ? undefined : { degraded: 'NATS is down' },
     ),
+    management.registerCheck('session.secrets', 'ready', () => {
+      const degraded = ports.secretsFault();
+      return degraded === undefined ? undefined : { degraded };
+    }),
     management.registerRoute('/internal/demand/', async (asked) => {
       const [demand, slots] = await Promise.all([runs.demand(asked), runners.slots(asked)]);
       return { body: { pool: asked, ...demand, demand: demand.queued + demand.running, slots } };

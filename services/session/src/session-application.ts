@@ -1,4 +1,4 @@
-import { accessPb, executorPb, instancesPb, runnersPb, sessionsPb } from '@margay/contracts';
+import { accessPb, executorPb, instancesPb, runnersPb, secretsPb, sessionsPb } from '@margay/contracts';
 import {
   GrpcServer,
   grpcClient,
@@ -35,6 +35,7 @@ import { ProjectsService } from './projects/projects.service';
 import { SandboxIsolation } from './projects/sandbox-isolation';
 import { questionSweep } from './questions/question-expiry';
 import { QuestionsService } from './questions/questions.service';
+import { openSecrets } from './secrets/open-secrets';
 import { RecoveryService } from './sessions/recovery.service';
 import { SessionsService } from './sessions/sessions.service';
 import { sessionsHandlers } from './sessions/sessions.grpc';
@@ -97,6 +98,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     });
     const refusal = () => clockGuard.refusal;
     const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal);
+    const secrets = await openSecrets({ kekFile: config.MARGAY_KEK_FILE, rows, log, bus, logger });
     const managed = new ManagedProjects(rows.projects);
     const projects = new ProjectsService(config, managed);
     const models = new ModelsService(config, logger);
@@ -139,7 +141,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
         onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
       },
-      [questionSweep({ log, runs: rows.runs, logger }), dispatch.reminders.sweep],
+      [questionSweep({ log, runs: rows.runs, logger }), dispatch.reminders.sweep, secrets.sweep],
     );
 
     const effectsUnderWay = new WorkWatch();
@@ -180,6 +182,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         ),
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
+      .add(secretsPb.SecretsDefinition, storeHandlers(secrets.handlers))
       .add(instancesPb.InstancesDefinition, storeHandlers(instancesHandlers({ ...rows, watch: versions, generation })))
       .add(
         runnersPb.RunnersDefinition,
@@ -195,6 +198,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       dispatcher: dispatch.dispatcher,
       effects: effectsUnderWay,
       pool: config.MARGAY_POOL,
+      secretsFault: () => secrets.fault(),
       pingStore: () => this.mongo.ping(),
       checkClock: () => this.checkClock(),
       checkVersions: () => versions.checkReady(),
@@ -209,7 +213,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       removeChecks();
       clockGuard.stop();
       versions.stop();
-      for (const part of [isolation, dispatch]) part.stop();
+      for (const part of [secrets, isolation, dispatch]) part.stop();
       const closed = server.close(CLOSE_GRACE_MS);
       // Who looks for another replica finds that this one takes nothing new.
       dispatch.dispatcher.hangUp();

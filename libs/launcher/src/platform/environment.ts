@@ -42,6 +42,7 @@ export interface PlatformFacts {
   home: string;
   keysDirectory: string;
   bootstrapKeyFile: string;
+  kekFile: string;
   natsUrl: string;
   mongodbUrl: string;
   database?: string;
@@ -49,7 +50,7 @@ export interface PlatformFacts {
   egressPolicyFile?: string;
 }
 
-/** The environment of one process. A runner gets neither the store nor the first API key. */
+/** The environment of one process. A runner gets neither the store, the first API key, nor the keys of secrets. */
 export function processEnvironment(
   planned: PlannedProcess,
   facts: PlatformFacts,
@@ -65,6 +66,7 @@ export function processEnvironment(
     MARGAY_KEYS_DIR: facts.keysDirectory,
     MARGAY_BOOTSTRAP_KEY_FILE: planned.services.includes('session') ? facts.bootstrapKeyFile : undefined,
     MARGAY_BOOTSTRAP_KEY: undefined,
+    MARGAY_KEK_FILE: planned.services.includes('session') ? facts.kekFile : undefined,
     // Less than the grace of a stop, so that a process ends by itself.
     MARGAY_SHUTDOWN_LIMIT_SECONDS: '8',
     // Spreading the reconnections of many clients is for clusters.

@@ -2,7 +2,7 @@ import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'nod
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { temporaryFolder } from '../fixtures.testing';
-import { ensureBootstrapKey, ensureServiceKeys } from './keys';
+import { ensureBootstrapKey, ensureKekFile, ensureServiceKeys } from './keys';
 import { SERVICES } from './services';
 
 describe('keys', () => {
@@ -34,6 +34,17 @@ describe('keys', () => {
     expect((await stat(join(folder.path, 'gateway.key.pem'))).mode & 0o777).toBe(0o600);
     const ids = Object.values(before).map(([pem = '']) => createHash('sha256').update(pem).digest('hex'));
     expect(new Set(ids).size).toBe(SERVICES.length);
+  });
+
+  it('makes one key-encryption key, which stays', async () => {
+    const file = join(folder.path, 'kek.json');
+    await ensureKekFile(file);
+    const text = await readFile(file, 'utf8');
+    await ensureKekFile(file);
+    expect(await readFile(file, 'utf8')).toBe(text);
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    const { active, keys } = JSON.parse(text) as { active: string; keys: Record<string, string> };
+    expect(Buffer.from(keys[active] ?? '', 'base64')).toHaveLength(32);
   });
 
   it('makes the first API key once, readable by its owner only', async () => {

@@ -25,6 +25,14 @@ export function ensureBootstrapKey(file: string): Promise<string> {
   );
 }
 
+/** The key-encryption keys that session wraps the data keys of tenants with: `{active, keys}`, made once with one key. */
+export async function ensureKekFile(file: string): Promise<void> {
+  await ensureSecret(file, () => {
+    const keys = { k1: randomBytes(32).toString('base64') };
+    return `${JSON.stringify({ active: 'k1', keys }, null, 2)}\n`;
+  });
+}
+
 /** The secret in a file of mode 0600, made where there is none. */
 async function ensureSecret(file: string, make: () => string): Promise<string> {
   try {

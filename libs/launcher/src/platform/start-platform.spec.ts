@@ -56,10 +56,15 @@ describe('startPlatform', () => {
     expect(runner.args).toEqual(['--services', 'agent-runner']);
     expect(runner.flags).toEqual(['--max-semi-space-size=16', '--max-old-space-size=768']);
     expect(control.names).toEqual(
-      expect.arrayContaining(['MARGAY_MONGODB_URL', 'MARGAY_MONGODB_DATABASE', 'MARGAY_BOOTSTRAP_KEY_FILE']),
+      expect.arrayContaining([
+        'MARGAY_MONGODB_URL',
+        'MARGAY_MONGODB_DATABASE',
+        'MARGAY_BOOTSTRAP_KEY_FILE',
+        'MARGAY_KEK_FILE',
+      ]),
     );
     expect(runner.names).toEqual(expect.arrayContaining(['MARGAY_SESSION_URL', 'MARGAY_NATS_URL', 'MARGAY_KEYS_DIR']));
-    expect(runner.names.filter((name) => /MONGODB|BOOTSTRAP/.test(name))).toEqual([]);
+    expect(runner.names.filter((name) => /MONGODB|BOOTSTRAP|KEK/.test(name))).toEqual([]);
   });
 
   it('brings up seven processes in split mode', async () => {

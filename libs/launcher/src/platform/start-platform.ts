@@ -11,7 +11,7 @@ import {
   type PlatformAddresses,
   type PlatformFacts,
 } from './environment';
-import { ensureBootstrapKey, ensureServiceKeys } from './keys';
+import { ensureBootstrapKey, ensureKekFile, ensureServiceKeys } from './keys';
 import { PlatformProcess, type Life } from './platform-process';
 import { planProcesses, type PlannedProcess, type PlatformMode, type Replicas } from './services';
 
@@ -97,11 +97,14 @@ async function prepareHome(options: StartPlatformOptions): Promise<PlatformFacts
   const keysDirectory = join(home, 'keys');
   // Sandboxes run under other user ids and must get through to their workspaces; what is secret has modes of its own.
   await mkdir(home, { recursive: true, mode: 0o711 });
+  const kekFile = join(keysDirectory, 'kek.json');
   await ensureServiceKeys(keysDirectory);
+  await ensureKekFile(kekFile);
   return {
     home,
     keysDirectory,
     bootstrapKeyFile: join(home, 'bootstrap.key'),
+    kekFile,
     natsUrl: nats.url,
     mongodbUrl: store.url,
     ...(database !== undefined && { database }),

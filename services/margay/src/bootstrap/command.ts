@@ -5,10 +5,10 @@ import { completeSecrets } from './complete-secrets';
 import { FolderSecrets } from './folder-secrets';
 import { KubernetesSecrets } from './kubernetes-secrets';
 import type { SecretStore } from './secret-store';
-import { missingFirstKey, missingPassword, missingServiceKeys, type Completion } from './secrets';
+import { missingFirstKey, missingKek, missingPassword, missingServiceKeys, type Completion } from './secrets';
 
 const USAGE = `Usage: margay.cjs bootstrap (--namespace NAMESPACE [--instance NAME] | --out FOLDER)
-         [--keys SECRET] [--first-key SECRET] [--nats SECRET]
+         [--keys SECRET] [--kek SECRET] [--first-key SECRET] [--nats SECRET]
 Makes what is missing in the named secrets and changes nothing that is there.`;
 
 export interface BootstrapCommand {
@@ -21,7 +21,12 @@ export interface BootstrapCommand {
 export function parseBootstrap(argv: readonly string[], cell: string): BootstrapCommand {
   const { namespace, instance = 'margay', out, ...named } = optionsOf(argv);
   if ((namespace === undefined) === (out === undefined)) throw usage('name either a namespace or a folder');
-  const makers = { keys: missingServiceKeys, 'first-key': missingFirstKey(cell), nats: missingPassword };
+  const makers = {
+    keys: missingServiceKeys,
+    kek: missingKek,
+    'first-key': missingFirstKey(cell),
+    nats: missingPassword,
+  };
   const secrets = new Map<string, Completion>();
   for (const [option, completion] of Object.entries(makers)) {
     const secret = named[option as keyof typeof makers];
@@ -34,7 +39,15 @@ export function parseBootstrap(argv: readonly string[], cell: string): Bootstrap
 function optionsOf(argv: readonly string[]) {
   const text = { type: 'string' } as const;
   try {
-    const options = { namespace: text, instance: text, out: text, keys: text, 'first-key': text, nats: text };
+    const options = {
+      namespace: text,
+      instance: text,
+      out: text,
+      keys: text,
+      kek: text,
+      'first-key': text,
+      nats: text,
+    };
     return parseArgs({ args: [...argv], options }).values;
   } catch (error) {
     throw usage((error as Error).message);

@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { SERVICE_NAMES } from '../service-names';
-import { missingFirstKey, missingPassword, missingServiceKeys, type SecretData } from './secrets';
+import { missingFirstKey, missingKek, missingPassword, missingServiceKeys, type SecretData } from './secrets';
 
 const publicOf = (pem: string) => createPublicKey(pem).export({ type: 'spki', format: 'pem' }).toString();
 const trustOf = (data: SecretData) => JSON.parse(data['trust.json'] ?? '{}') as Record<string, string[]>;
@@ -47,6 +47,13 @@ describe('single secrets', () => {
     expect(missingFirstKey('eu1')({}).key).toMatch(/^mk_eu1_[0-9a-f]{32}_[\w-]{43}$/);
     expect(missingPassword({}).password).toMatch(/^[0-9a-f]{48}$/);
     expect(missingPassword({}).password).not.toBe(missingPassword({}).password);
+  });
+
+  it('are a key-encryption key that session can use, another one each time', () => {
+    const { active, keys } = JSON.parse(missingKek({})['kek.json'] ?? '') as { active: string; keys: Record<string, string> }; // prettier-ignore
+    expect(Buffer.from(keys[active] ?? '', 'base64')).toHaveLength(32);
+    expect(missingKek({})).not.toEqual(missingKek({}));
+    expect(missingKek({ 'kek.json': '{' })).toEqual({});
   });
 
   it('stay as they are', () => {

@@ -10,6 +10,7 @@ export type SecretData = Readonly<Record<string, string>>;
 export type Completion = (existing: SecretData) => SecretData;
 
 const TRUST = 'trust.json';
+const KEK = 'kek.json';
 
 /**
  * A key of each service and `trust.json` (service → public keys). A private key that exists stays; so does every public key
@@ -34,6 +35,13 @@ export const missingFirstKey =
   (cell: string): Completion =>
   ({ key }): SecretData =>
     key ? {} : { key: `mk_${cell}_${randomBytes(16).toString('hex')}_${randomBytes(32).toString('base64url')}` };
+
+/** The first key-encryption key, see docs/secrets.md. A file that exists stays whatever it holds: its keys may be in use. */
+export const missingKek: Completion = (existing): SecretData => {
+  if (existing[KEK]) return {};
+  const keys = { k1: randomBytes(32).toString('base64') };
+  return { [KEK]: `${JSON.stringify({ active: 'k1', keys }, null, 2)}\n` };
+};
 
 /** Digits and letters only: it becomes a part of an address. */
 export const missingPassword: Completion = ({ password }): SecretData =>

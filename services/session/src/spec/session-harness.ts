@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { accessPb, executorPb, runnersPb, sessionsPb, type Principal } from '@margay/contracts';
 import { FailedPreconditionError } from '@margay/errors';
-import { freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
+import { ensureKekFile, freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
 import {
   createLogger,
   generateKeys,
@@ -57,6 +57,8 @@ export class SessionHarness {
     this.servers = await openServers({ directory: this.directory, allow: TEST_SOURCES });
     const keysDirectory = join(this.directory, 'keys');
     await generateKeys(keysDirectory, ['gateway', 'session', 'agent-runner', 'tool-executor']);
+    const kekFile = join(this.directory, 'kek.json');
+    await ensureKekFile(kekFile);
     const [sessionPort, executorPort] = await freePorts(2);
     await this.startExecutor(keysDirectory, executorPort ?? 0);
     this.environment = {
@@ -65,6 +67,7 @@ export class SessionHarness {
       MARGAY_MONGODB_DATABASE: this.database,
       MARGAY_NATS_URL: this.servers.nats.url,
       MARGAY_KEYS_DIR: keysDirectory,
+      MARGAY_KEK_FILE: kekFile,
       MARGAY_TOOL_EXECUTOR_URL: `127.0.0.1:${executorPort}`,
       MARGAY_MODEL: 'spec-model',
       MARGAY_RUN_UNLISTED_SECONDS: '0',

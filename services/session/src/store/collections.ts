@@ -10,6 +10,8 @@ import { SessionRepository } from '../effects/session.repository';
 import { LeaseRepository } from '@margay/platform';
 import { ManagedProjectRepository } from '../projects/managed-project.repository';
 import { QuestionRepository } from '../questions/question.repository';
+import { DataKeyRepository } from '../secrets/data-key.repository';
+import { SecretRepository } from '../secrets/secret.repository';
 import { ForkRepository } from '../sessions/fork.repository';
 import { TagRepository } from '../sessions/tag.repository';
 import { InstanceRepository } from '../versions/instance.repository';
@@ -27,6 +29,8 @@ export interface Rows {
   access: AccessRepository;
   attachments: AttachmentRepository;
   projects: ManagedProjectRepository;
+  secrets: SecretRepository;
+  dataKeys: DataKeyRepository;
 }
 
 export interface Collections {
@@ -52,9 +56,11 @@ export async function openCollections(db: Db, instance: string, version?: string
     access: new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys')),
     attachments: new AttachmentRepository(db.collection('attachments')),
     projects: new ManagedProjectRepository(db.collection('projects')),
+    secrets: new SecretRepository(db.collection('secrets')),
+    dataKeys: new DataKeyRepository(db.collection('tenants')),
   };
-  const { sessions, runs, access, tags, forks, attachments, projects } = rows;
-  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects])
+  const { sessions, runs, access, tags, forks, attachments, projects, secrets } = rows;
+  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects, secrets])
     await owner.createIndexes();
   return { store, blobs, leases: new LeaseRepository(db.collection('leases'), instance), rows };
 }

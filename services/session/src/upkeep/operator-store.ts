@@ -9,8 +9,11 @@ import { restoreBackup, type Restored } from '../backup/restore-backup';
 import { writeBackup } from '../backup/write-backup';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
-import { OperatorConfig } from '../config';
+import { KekConfig, OperatorConfig } from '../config';
 import { SessionRepository } from '../effects/session.repository';
+import { DataKeyRepository } from '../secrets/data-key.repository';
+import { DataKeys } from '../secrets/data-keys';
+import { KekFile } from '../secrets/kek-file';
 import { describeStore } from './describe-store';
 import { migrate } from './migrate';
 import { rebuiltIn, tellLost } from './projections';
@@ -25,6 +28,13 @@ interface OperatorPorts extends RebuildPorts {
   blobs: MongoBlobStore;
   sessions: SessionRepository;
   logger: Logger;
+}
+
+/** Data keys by the key-encryption key that they are still wrapped with. */
+export interface RotatedKek {
+  active: string;
+  rewrapped: number;
+  left: Map<string, number>;
 }
 
 /** What an operator does to the logs of an installation, straight against its document store. */
@@ -112,6 +122,14 @@ export class OperatorStore {
     const { db, logger } = this.ports;
     const { client, databaseName: database } = db;
     return restoreBackup({ client, database, folder, logger, ...(quietMs !== undefined && { quietMs }) });
+  }
+
+  /** Wraps the data keys of all tenants with the active key-encryption key, see `DataKeys.rewrapAll`. */
+  async rotateKek(environment: NodeJS.ProcessEnv): Promise<RotatedKek> {
+    const { db, logger } = this.ports;
+    const kek = await KekFile.open(parseConfig(KekConfig, environment).MARGAY_KEK_FILE, logger);
+    const rotated = await new DataKeys(new DataKeyRepository(db.collection('tenants')), kek).rewrapAll();
+    return { active: kek.activeKid, ...rotated };
   }
 
   close(): Promise<void> {

@@ -1,0 +1,28 @@
+import type { Sweep } from '@margay/platform';
+import type { DataKeys } from './data-keys';
+import type { SecretRows } from './secrets.service';
+import type { Vault } from './vault';
+
+const EVERY_MS = 60_000;
+const BATCH = 50;
+
+export interface ResealPorts {
+  keys: Pick<DataKeys, 'retired'>;
+  rows: Pick<SecretRows, 'sealedWith' | 'reseal'>;
+  vault: Vault;
+}
+
+/** Brings what retired data keys have sealed under the present one of their tenant. */
+export function resealSweep({ keys, rows, vault }: ResealPorts): Sweep {
+  return {
+    name: 'secrets',
+    everyMs: EVERY_MS,
+    async sweep() {
+      let resealed = 0;
+      for await (const { tenantId, ids } of keys.retired())
+        for (const row of await rows.sealedWith(tenantId, ids, BATCH))
+          if (await rows.reseal(row, await vault.seal(row, await vault.open(row)))) resealed += 1;
+      return resealed;
+    },
+  };
+}

@@ -1,0 +1,114 @@
+import { subjects, type Principal, type secretsPb } from '@margay/contracts';
+import { AbortedError, NotFoundError, ResourceExhaustedError } from '@margay/errors';
+import type { Logger, NatsBus } from '@margay/platform';
+import { checkName, ownerFor, scopeOf, SECRETS_MAX, termsOf, type SecretScope } from './secret-rules';
+import { secretId, TENANT_OWNER, type SecretRepository, type SecretRow } from './secret.repository';
+import type { Vault } from './vault';
+
+const ATTEMPTS = 5;
+
+export type SecretRows = Pick<
+  SecretRepository,
+  'find' | 'list' | 'listGit' | 'count' | 'add' | 'replace' | 'reseal' | 'sealedWith' | 'remove' | 'noteUse'
+>;
+
+export interface SecretsPorts {
+  rows: SecretRows;
+  vault: Vault;
+  bus: Pick<NatsBus, 'publish'>;
+  logger: Logger;
+  now?: () => number;
+}
+
+/** What people do with secrets: write, list and delete them. Nothing here gives a value away. */
+export class SecretsService {
+  private readonly now: () => number;
+
+  constructor(private readonly ports: SecretsPorts) {
+    this.now = ports.now ?? Date.now;
+  }
+
+  /** @throws PermissionDeniedError `permission_denied`; InvalidArgumentError `validation` */
+  async list(principal: Principal, scope: string): Promise<SecretRow[]> {
+    const scopes: SecretScope[] = scope === '' ? ['tenant', 'personal'] : [scopeOf(scope)];
+    const owners = scopes.map((each) => ownerFor(principal, each));
+    return (await Promise.all(owners.map((owner) => this.ports.rows.list(principal.tenantId, owner)))).flat();
+  }
+
+  /**
+   * @throws PermissionDeniedError `permission_denied`; InvalidArgumentError `validation`; AbortedError `rev_moved`;
+   * ResourceExhaustedError `limit_exceeded`
+   */
+  async put(
+    principal: Principal,
+    request: secretsPb.PutSecretRequest,
+  ): Promise<{ row: SecretRow; isCreated: boolean }> {
+    const { rows, vault } = this.ports;
+    const owner = ownerFor(principal, scopeOf(request.scope));
+    const terms = termsOf(request, this.now());
+    const { name, value, ifRev } = request;
+    const { tenantId } = principal;
+    const _id = secretId(tenantId, owner, name);
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+      const present = await rows.find(tenantId, _id);
+      requireRev(name, ifRev, present?.rev ?? 0);
+      if (!present) await this.requireRoom(tenantId);
+      const slot = { _id, tenantId, rev: (present?.rev ?? 0) + 1 };
+      const written = { updatedBy: principal.principal, updatedAt: new Date(this.now()) };
+      const row: SecretRow = { ...slot, owner, name, ...terms, ...(await vault.seal(slot, value)), ...written };
+      const isWritten = present ? await rows.replace(row, present.rev) : await rows.add(row);
+      if (!isWritten) continue;
+      this.announce(principal, present ? 'secret.update' : 'secret.create', row);
+      return { row, isCreated: !present };
+    }
+    throw revMoved(name);
+  }
+
+  /** @throws PermissionDeniedError `permission_denied`; NotFoundError `secret_not_found`; AbortedError `rev_moved` */
+  async remove(principal: Principal, { scope, name, ifRev }: secretsPb.DeleteSecretRequest): Promise<void> {
+    const { rows } = this.ports;
+    const { tenantId } = principal;
+    const owner = ownerFor(principal, scopeOf(scope));
+    checkName(name);
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+      const row = await rows.find(tenantId, secretId(tenantId, owner, name));
+      if (!row) throw secretNotFound(name);
+      requireRev(name, ifRev, row.rev);
+      if (!(await rows.remove(tenantId, row._id, row.rev))) continue;
+      this.announce(principal, 'secret.delete', row);
+      return;
+    }
+    throw revMoved(name);
+  }
+
+  private async requireRoom(tenantId: string): Promise<void> {
+    const used = await this.ports.rows.count(tenantId);
+    if (used < SECRETS_MAX) return;
+    const details = { limit: 'secrets', max: SECRETS_MAX, used };
+    throw new ResourceExhaustedError('limit_exceeded', `secrets: ${used} of ${SECRETS_MAX}`, { details });
+  }
+
+  private announce({ tenantId, principal, keyId, requestId }: Principal, action: string, row: SecretRow): void {
+    const target = { type: 'secret', name: row.name, scope: scopeName(row), rev: row.rev };
+    this.ports.logger.info(
+      { audit: { action, tenantId, principal, keyId, requestId, target } },
+      'a secret was changed',
+    );
+    this.ports.bus.publish(subjects.config('secrets'), tenantId);
+  }
+}
+
+export const scopeName = ({ owner }: Pick<SecretRow, 'owner'>): SecretScope =>
+  owner === TENANT_OWNER ? 'tenant' : 'personal';
+
+export function secretNotFound(name: string) {
+  return new NotFoundError('secret_not_found', `secret ${name} not found`);
+}
+
+function requireRev(name: string, wanted: number | undefined, rev: number): void {
+  if (wanted !== undefined && wanted !== rev) throw revMoved(name);
+}
+
+function revMoved(name: string) {
+  return new AbortedError('rev_moved', `secret ${name} is at another revision; read it again`);
+}
