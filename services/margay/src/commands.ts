@@ -70,7 +70,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
       version: VERSION,
       environment,
       write,
-      examine: () => examine({ config, write: silent, progress: silent }, true),
+      examine: () => examine({ config, write: silent, progress: silent }, { isQuick: true, isCluster: false }),
       async describeStore() {
         const { OperatorStore } = await import('@margay/session');
         const store = await OperatorStore.open(environment, logger);

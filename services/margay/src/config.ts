@@ -43,6 +43,10 @@ export const DoctorConfig = z.object({
   MARGAY_NATS_URL: z.string().optional().describe('the NATS server'),
   MARGAY_KEYS_DIR: z.string().optional().describe('folder of the keys'),
   MARGAY_HOME: z.string().optional().describe('folder of workspaces and records'),
+  MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('host:port of tool-executor'),
+  /** Kubernetes tells every container. */
+  KUBERNETES_SERVICE_HOST: z.string().optional(),
+  KUBERNETES_SERVICE_PORT: z.string().default('443'),
 });
 export type DoctorConfig = z.infer<typeof DoctorConfig>;
 

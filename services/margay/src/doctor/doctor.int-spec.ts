@@ -40,7 +40,7 @@ afterAll(async () => {
 
 async function look(overrides: NodeJS.ProcessEnv = {}): Promise<Finding[]> {
   const config = DoctorConfig.parse({ ...environment, ...overrides });
-  return examine({ config, write: () => undefined, progress: () => undefined }, true);
+  return examine({ config, write: () => undefined, progress: () => undefined }, { isQuick: true, isCluster: false });
 }
 
 const wrongOf = async (overrides: NodeJS.ProcessEnv) =>
@@ -107,7 +107,7 @@ describe('the doctor', () => {
     const lines: string[] = [];
     const config = DoctorConfig.parse({ ...environment, MARGAY_NATS_URL: undefined });
     const context = { config, write: (line: string) => lines.push(line), progress: () => undefined };
-    expect(await doctor({ isQuick: true, asJson: false }, context)).toBe(2);
+    expect(await doctor({ isQuick: true, isCluster: false, asJson: false }, context)).toBe(2);
     expect(lines.join('\n')).toContain(
       'FAULT   nats.reached: no NATS server is named\n        fix: set MARGAY_NATS_URL',
     );

@@ -2,18 +2,21 @@ import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
 import { InvalidArgumentError } from '@margay/errors';
 import type { DoctorConfig } from '../config';
+import { checkCluster } from './cluster/check-cluster';
 import { checkKeys } from './check-keys';
 import { checkMachine } from './check-machine';
 import { checkNats } from './check-nats';
 import { checkStore } from './check-store';
 import { exitCodeOf, type Finding } from './finding';
 
-const USAGE = `Usage: margay.cjs doctor [--quick] [--json]
+const USAGE = `Usage: margay.cjs doctor [--quick] [--cluster] [--json]
 Checks the document store, NATS, keys, clocks and disks that the environment names (docs/operating.md).
---quick leaves out what the store promises, which takes half a minute and writes into a database of its own.`;
+--quick leaves out what the store promises, which takes half a minute and writes into a database of its own.
+--cluster also starts a sandbox that tries what it must not reach; run it in a pod of session.`;
 
 export interface DoctorCommand {
   isQuick: boolean;
+  isCluster: boolean;
   asJson: boolean;
 }
 
@@ -21,8 +24,9 @@ export interface DoctorCommand {
 export function parseDoctor(argv: readonly string[]): DoctorCommand {
   try {
     const flag = { type: 'boolean', default: false } as const;
-    const { quick, json } = parseArgs({ args: [...argv], options: { quick: flag, json: flag } }).values;
-    return { isQuick: quick, asJson: json };
+    const options = { quick: flag, cluster: flag, json: flag };
+    const { quick, cluster, json } = parseArgs({ args: [...argv], options }).values;
+    return { isQuick: quick, isCluster: cluster, asJson: json };
   } catch (error) {
     throw new InvalidArgumentError('usage', `${(error as Error).message}\n${USAGE}`);
   }
@@ -35,8 +39,9 @@ export interface DoctorContext {
 }
 
 /** @returns the exit code: 0 all is well, 1 warnings, 2 faults */
-export async function doctor({ isQuick, asJson }: DoctorCommand, context: DoctorContext): Promise<number> {
-  const findings = await examine(context, isQuick);
+export async function doctor(command: DoctorCommand, context: DoctorContext): Promise<number> {
+  const { asJson } = command;
+  const findings = await examine(context, command);
   for (const finding of findings) context.write(asJson ? JSON.stringify(finding) : sentence(finding));
   const code = exitCodeOf(findings);
   if (!asJson) context.write(SUMMARIES[code]);
@@ -44,13 +49,17 @@ export async function doctor({ isQuick, asJson }: DoctorCommand, context: Doctor
 }
 
 /** Everything that can be looked at from here. */
-export async function examine({ config, progress }: DoctorContext, isQuick: boolean): Promise<Finding[]> {
+export async function examine(
+  { config, progress }: DoctorContext,
+  { isQuick, isCluster }: Omit<DoctorCommand, 'asJson'>,
+): Promise<Finding[]> {
   const store = { url: config.MARGAY_MONGODB_URL, database: config.MARGAY_MONGODB_DATABASE, withContract: !isQuick, progress }; // prettier-ignore
   return [
     ...(await checkMachine([config.MARGAY_HOME ?? tmpdir(), tmpdir()])),
     ...(await checkKeys(config.MARGAY_KEYS_DIR)),
     ...(await checkNats(config.MARGAY_NATS_URL)),
     ...(await checkStore(store)),
+    ...(isCluster ? await checkCluster({ config, progress }) : []),
   ];
 }
 

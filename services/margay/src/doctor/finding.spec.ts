@@ -55,8 +55,8 @@ describe('the generation of the store', () => {
 
 describe('parseDoctor', () => {
   it('takes its options and shows its usage for others', () => {
-    expect(parseDoctor([])).toEqual({ isQuick: false, asJson: false });
-    expect(parseDoctor(['--quick', '--json'])).toEqual({ isQuick: true, asJson: true });
+    expect(parseDoctor([])).toEqual({ isQuick: false, isCluster: false, asJson: false });
+    expect(parseDoctor(['--quick', '--cluster', '--json'])).toEqual({ isQuick: true, isCluster: true, asJson: true });
     expect(() => parseDoctor(['--slow'])).toThrow(/Usage: margay.cjs doctor/);
   });
 });
