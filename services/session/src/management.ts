@@ -3,6 +3,7 @@ import type { Db } from 'mongodb';
 import { backupAgeMs } from './backup/backup-age';
 import type { Dispatcher } from './dispatch/dispatcher';
 import type { RunRepository } from './dispatch/run.repository';
+import type { RunnerPools } from './dispatch/runner-pools';
 import type { RunnerRepository } from './dispatch/runner.repository';
 import type { SessionMetrics } from './metrics';
 import { StalledWork } from './stalled';
@@ -17,7 +18,7 @@ export interface ManagementPorts {
   dispatcher: Dispatcher;
   /** Effects that are being applied. */
   effects: WorkWatch;
-  pool: string;
+  pools: RunnerPools;
   /** Rejects while the store does not answer. */
   pingStore: () => Promise<void>;
   checkClock: () => Promise<void>;
@@ -32,7 +33,7 @@ const GAUGE_MS = 5_000;
 
 /** Readiness, liveness, demand and gauges of this replica. @returns takes all of it away */
 export function registerManagement(ports: ManagementPorts): () => void {
-  const { management, metrics, bus, runs, runners, pool } = ports;
+  const { management, metrics, bus, runs, runners, pools } = ports;
   const stalled = stalledWork(ports);
   const removals = [
     management.registerCheck('session.store', 'ready', ports.pingStore),
@@ -52,7 +53,7 @@ export function registerManagement(ports: ManagementPorts): () => void {
       return { body: { pool: asked, ...demand, demand: demand.queued + demand.running, slots } };
     }),
   ];
-  metrics.showDemand(pool, () => runs.demand(pool));
+  metrics.showDemand(pools.names, (pool) => runs.demand(pool));
   metrics.showVersionGate(ports.checkVersions);
   metrics.showStore({ clockSkewMs: () => clockSkewMs(ports.db), backupAgeMs: () => backupAgeMs(ports.db) });
   const gauge = setInterval(() => showSlots(ports), GAUGE_MS);
@@ -71,8 +72,10 @@ function stalledWork({ dispatcher, effects, pingStore }: ManagementPorts): Stall
   return new StalledWork({ works, pingStore });
 }
 
-function showSlots({ metrics, dispatcher, pool }: ManagementPorts): void {
-  const { free, held } = dispatcher.slots(pool);
-  metrics.runnerSlots.set({ pool, state: 'free' }, free);
-  metrics.runnerSlots.set({ pool, state: 'held' }, held);
+function showSlots({ metrics, dispatcher, pools }: ManagementPorts): void {
+  for (const pool of pools.names) {
+    const { free, held } = dispatcher.slots(pool);
+    metrics.runnerSlots.set({ pool, state: 'free' }, free);
+    metrics.runnerSlots.set({ pool, state: 'held' }, held);
+  }
 }

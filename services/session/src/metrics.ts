@@ -9,6 +9,12 @@ const FAST_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 const DONE_REASONS_MAX = 40;
 const WAIT_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
+export interface PoolDemand {
+  queued: number;
+  running: number;
+  oldestQueuedSeconds: number;
+}
+
 /** What session measures of itself. */
 export class SessionMetrics {
   readonly commitDuration: Histogram;
@@ -104,24 +110,34 @@ export class SessionMetrics {
     }
   }
 
-  /** Runs of a pool, counted when somebody asks; absent while they can't be counted. */
-  showDemand(
-    pool: string,
-    count: () => Promise<{ queued: number; running: number; oldestQueuedSeconds: number }>,
-  ): void {
-    let counting: ReturnType<typeof count> | undefined;
+  /** Runs of these pools, counted when somebody asks; absent while they can't be counted. */
+  showDemand(pools: readonly string[], count: (pool: string) => Promise<PoolDemand>): void {
+    const counting = new Map<string, Promise<PoolDemand>>();
     // All gauges are asked at once.
-    const counted = () => (counting ??= count().finally(() => (counting = undefined)));
-    this.demandGauge(pool, 'queued', async () => (await counted()).queued);
-    this.demandGauge(pool, 'demand', async () => {
-      const { queued, running } = await counted();
-      return queued + running;
-    });
-    const oldestMs = async () => (await counted()).oldestQueuedSeconds * 1_000;
-    this.secondsGauge(
+    const counted = (pool: string): Promise<PoolDemand> => {
+      const running = counting.get(pool) ?? count(pool).finally(() => counting.delete(pool));
+      counting.set(pool, running);
+      return running;
+    };
+    const gauge = (name: string, help: string, of: (demand: PoolDemand) => number): void => {
+      const shown: Gauge<'pool'> = new Gauge({
+        name,
+        help,
+        labelNames: ['pool'],
+        registers: [this.registry],
+        collect: async () => {
+          const show = async (pool: string) => shown.set({ pool }, of(await counted(pool)));
+          await Promise.all(pools.map((pool) => show(pool).catch(() => shown.remove({ pool }))));
+        },
+      });
+    };
+    const ofPool = 'Runs of the pool that wait for a runner';
+    gauge('margay_dispatch_queued_runs', ofPool, ({ queued }) => queued);
+    gauge('margay_dispatch_demand_runs', `${ofPool} or have one`, ({ queued, running }) => queued + running);
+    gauge(
       'margay_dispatch_oldest_queued_seconds',
-      'How long the oldest run has been waiting for a runner',
-      oldestMs,
+      'How long the oldest run of the pool has been waiting for a runner',
+      ({ oldestQueuedSeconds }) => oldestQueuedSeconds,
     );
   }
 
@@ -154,20 +170,6 @@ export class SessionMetrics {
         const ms = await measureMs().catch(() => undefined);
         if (ms !== undefined) gauge.set(ms / 1_000);
       },
-    });
-  }
-
-  private demandGauge(pool: string, what: 'queued' | 'demand', measure: () => Promise<number>): void {
-    const gauge: Gauge<'pool'> = new Gauge({
-      name: `margay_dispatch_${what}_runs`,
-      help: `Runs of the pool that wait for a runner${what === 'demand' ? ' or have one' : ''}`,
-      labelNames: ['pool'],
-      registers: [this.registry],
-      collect: () =>
-        measure().then(
-          (runs) => gauge.set({ pool }, runs),
-          () => gauge.reset(),
-        ),
     });
   }
 }

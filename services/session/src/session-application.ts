@@ -22,6 +22,7 @@ import { SessionLog } from './commits/session-log';
 import { SystemClock } from './commits/system-clock';
 import type { SessionConfig } from './config';
 import { Dispatch } from './dispatch/dispatch';
+import { RunnerPools } from './dispatch/runner-pools';
 import { RunGrants } from './dispatch/run-grants';
 import { EffectsService } from './effects/effects.service';
 import { JournalRegistry } from './journal/journal-registry';
@@ -106,14 +107,15 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const generation = storeGenerationOf(config.MARGAY_MONGODB_DATABASE);
     const grants = new RunGrants(keys, projects, generation);
     const effects = new EffectsService({ store, ...rows, executor, logger });
-    const dispatch = new Dispatch({ config, log, effects, grants, bus, leases, rows, metrics, logger });
+    const pools = new RunnerPools(config.MARGAY_POOL, config.MARGAY_RUNNER_POOLS);
+    const dispatch = new Dispatch({ config, log, effects, grants, bus, leases, rows, metrics, pools, logger });
     const journals = new JournalRegistry(store, logger);
     const runPorts = {
       log,
       projects,
       models,
       isolation,
-      pool: config.MARGAY_POOL,
+      pools,
       stepBudget: config.MARGAY_STEP_BUDGET,
     };
     const attachments = new AttachmentsService({
@@ -197,7 +199,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       runners: rows.runners,
       dispatcher: dispatch.dispatcher,
       effects: effectsUnderWay,
-      pool: config.MARGAY_POOL,
+      pools,
       secretsFault: () => secrets.fault(),
       pingStore: () => this.mongo.ping(),
       checkClock: () => this.checkClock(),

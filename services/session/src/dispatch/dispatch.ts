@@ -9,6 +9,7 @@ import { Dispatcher } from './dispatcher';
 import { QueuePositions } from './queue-positions';
 import { QueueReminders } from './queue-reminders';
 import type { RunGrants } from './run-grants';
+import type { RunnerPools } from './runner-pools';
 import { RunQueue } from './run-queue';
 import { RunnerWatch } from './runner-watch';
 import { TenantLimits } from './tenant-limits';
@@ -22,6 +23,7 @@ export interface DispatchPorts {
   leases: LeaseRepository;
   rows: Rows;
   metrics: SessionMetrics;
+  pools: RunnerPools;
   logger: Logger;
 }
 
@@ -35,14 +37,13 @@ export class Dispatch {
   constructor(ports: DispatchPorts) {
     const { config, log, effects, grants, bus, leases, rows, metrics, logger } = ports;
     const { runs, sessions } = rows;
-    const pool = config.MARGAY_POOL;
+    const { pools } = ports;
     this.watch = new RunnerWatch({
       log,
       ...rows,
       logger,
       lostAfterMs: config.MARGAY_RUNNER_LOST_SECONDS * 1_000,
       unlistedAfterMs: config.MARGAY_RUN_UNLISTED_SECONDS * 1_000,
-      pool,
       onTakeover: (cause) => metrics.takeovers.inc({ cause }),
     });
     const limits = new TenantLimits((tenantIds) => rows.access.shares(tenantIds), {
@@ -50,8 +51,8 @@ export class Dispatch {
       maxRunning: config.MARGAY_TENANT_CONCURRENT_RUNS || Infinity,
     });
     const queue = new RunQueue({ runs, limits, leases, logger });
-    this.positions = new QueuePositions({ queue, runs, pool, logger });
-    this.reminders = new QueueReminders({ runs, sessions, positions: this.positions, bus, pool });
+    this.positions = new QueuePositions({ queue, runs, pools: pools.names, logger });
+    this.reminders = new QueueReminders({ runs, sessions, positions: this.positions, bus, pools: pools.names });
     this.dispatcher = new Dispatcher(
       {
         ...{ log, runs, queue, limits, grants, bus, logger },
@@ -63,7 +64,7 @@ export class Dispatch {
           else if (queuedMs !== undefined) metrics.dispatchWait.observe({ pool: row.pool }, queuedMs / 1_000);
         },
       },
-      [pool],
+      pools.names,
     );
   }
 

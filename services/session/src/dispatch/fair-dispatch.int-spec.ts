@@ -1,9 +1,12 @@
+import { randomUUID } from 'node:crypto';
 import { sessionsPb, type Principal, type runnersPb } from '@margay/contracts';
 import type { TenantRow } from '../access/access.repository';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness, type Replica } from '../spec/session-harness';
 import type { RunRow } from './run.repository';
 
+/** Of the tenant `owner` alone. */
+const OWN_POOL = `own-${randomUUID()}`;
 const harness = new SessionHarness();
 const attached: ScriptedRunner[] = [];
 let second: Replica;
@@ -11,7 +14,10 @@ let count = 0;
 
 beforeAll(async () => {
   // Runners here beat so often that an assignment may lie between two beats.
-  await harness.start({ MARGAY_RUN_UNLISTED_SECONDS: '5' });
+  await harness.start({
+    MARGAY_RUN_UNLISTED_SECONDS: '5',
+    MARGAY_RUNNER_POOLS: JSON.stringify({ [OWN_POOL]: ['owner'] }),
+  });
   second = await harness.addReplica();
 }, 600_000);
 afterEach(async () => {
@@ -30,9 +36,9 @@ afterAll(async () => {
   await harness.stop();
 }, 60_000);
 
-function attach(slots: number, client = harness.runners): ScriptedRunner {
+function attach(slots: number, client = harness.runners, pool = harness.pool): ScriptedRunner {
   count += 1;
-  const runner = new ScriptedRunner(client, `fair-${count}`, harness.pool, slots);
+  const runner = new ScriptedRunner(client, `fair-${count}`, pool, slots);
   attached.push(runner);
   return runner;
 }
@@ -101,6 +107,16 @@ it('keeps a tenant at its cap over two replicas whose runners both have room, an
   expect(seen).toHaveLength(24);
   expect(Math.max(...seen)).toBeLessThanOrEqual(3);
 }, 60_000);
+
+it('gives runs of a tenant with a pool of its own to the runners of that pool alone', async () => {
+  const [owner, other] = [await tenant('owner'), await tenant('other')];
+  const [shared, own] = [attach(5), attach(5, second.runners, OWN_POOL)];
+  const [ownSession] = await queue(owner, 1);
+  const [otherSession] = await queue(other, 1);
+  const [ofOwn, ofShared] = [await own.assigns.take(), await shared.assigns.take()];
+  expect([ofOwn.sessionId, ofShared.sessionId]).toEqual([ownSession, otherSession]);
+  expect([own.assigns.size, shared.assigns.size]).toEqual([0, 0]);
+}, 30_000);
 
 it('starts the only run of a tenant next, however many another one has queued before', async () => {
   const [many, one] = [await tenant('many'), await tenant('one')];

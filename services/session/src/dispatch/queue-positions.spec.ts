@@ -23,7 +23,7 @@ beforeEach(() => {
       },
     },
     runs: { ahead: async () => 4_711 },
-    pool: 'p',
+    pools: ['p'],
     logger: createLogger({ level: 'off' }),
     now: () => nowMs,
   });

@@ -11,8 +11,8 @@ const SHOWN_AFTER_MS = 1_000;
 export interface QueuePositionsPorts {
   queue: Pick<RunQueue, 'order'>;
   runs: Pick<RunRepository, 'ahead'>;
-  /** The pool of lists: their rows don't name one. */
-  pool: string;
+  /** Of all runners: the rows of lists don't name theirs. */
+  pools: readonly string[];
   logger: Pick<Logger, 'debug'>;
   /** Milliseconds since the epoch. */
   now?: () => number;
@@ -56,7 +56,10 @@ export class QueuePositions {
 
   /** The same by the id of the session, for lists; undefined where nobody knows. */
   async ofSessions(): Promise<ReadonlyMap<string, number> | undefined> {
-    return this.unless(async () => (await this.places(this.ports.pool)).ofSession);
+    return this.unless(async () => {
+      const places = await Promise.all(this.ports.pools.map((pool) => this.places(pool)));
+      return new Map(places.flatMap(({ ofSession }) => [...ofSession]));
+    });
   }
 
   private places(pool: string): Promise<Places> {

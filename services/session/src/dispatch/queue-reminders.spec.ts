@@ -21,7 +21,7 @@ beforeEach(() => {
     sessions: { states: async () => [{ _id: 's', c: sessionC, stateJson: '{"running":true,"status":"running"}' }] },
     positions: { ofRuns: async () => places },
     bus: { publish: (subject, text) => published.push({ subject, message: JSON.parse(String(text)) }) },
-    pool: 'p',
+    pools: ['p'],
     now: () => 100_000,
   });
 });

@@ -15,7 +15,7 @@ export interface QueueRemindersPorts {
   sessions: Pick<SessionRepository, 'states'>;
   positions: Pick<QueuePositions, 'ofRuns'>;
   bus: Pick<NatsBus, 'publish'>;
-  pool: string;
+  pools: readonly string[];
   /** Milliseconds since the epoch. */
   now?: () => number;
 }
@@ -36,7 +36,13 @@ export class QueueReminders {
 
   /** @returns how many were told */
   async remind(): Promise<number> {
-    const { runs, positions, sessions, pool, now = Date.now } = this.ports;
+    let told = 0;
+    for (const pool of this.ports.pools) told += await this.remindIn(pool);
+    return told;
+  }
+
+  private async remindIn(pool: string): Promise<number> {
+    const { runs, positions, sessions, now = Date.now } = this.ports;
     const waiting = await runs.waitingSince(pool, now() - WAITED_MS, REMINDED_MAX);
     if (waiting.length === 0) return 0;
     const places = await positions.ofRuns(pool);

@@ -128,8 +128,8 @@ export class RunRepository {
   }
 
   /** Distinct owners of running runs. */
-  async owners(pool: string): Promise<string[]> {
-    const owners: (string | null)[] = await this.rows.distinct('owner', { pool, state: 'running' });
+  async owners(): Promise<string[]> {
+    const owners: (string | null)[] = await this.rows.distinct('owner', { state: 'running' });
     return owners.filter((owner) => owner !== null);
   }
 

@@ -60,7 +60,7 @@ function make(unlistedAfterMs = 5_000): RunnerWatch {
     },
     onTakeover: (cause: string) => counted.push(cause),
   };
-  const options = { ...ports, logger, lostAfterMs: 15_000, unlistedAfterMs, pool: 'p' };
+  const options = { ...ports, logger, lostAfterMs: 15_000, unlistedAfterMs };
   return new RunnerWatch(options as unknown as RunnerWatchOptions);
 }
 

@@ -41,7 +41,6 @@ export interface RunnerWatchOptions {
   lostAfterMs: number;
   /** A row that shows a run as running for longer than this, and that two successive beats do not list, is taken over. */
   unlistedAfterMs: number;
-  pool: string;
   onTakeover: (cause: LeaveCause) => void;
 }
 
@@ -176,15 +175,14 @@ export class RunnerWatch {
   }
 
   private async poll(): Promise<void> {
-    const { runners, runs, pool } = this.options;
+    const { runners, runs } = this.options;
     const nowMs = performance.now();
     if (nowMs - this.lastPollMs > PAUSE_MS) this.forget();
     this.lastPollMs = nowMs;
     await this.pollReplicas(nowMs);
     const rows = await runners.listAll();
     const known = new Set(rows.map(({ _id }) => _id));
-    if (this.polls++ % ORPHANS_EVERY === 0)
-      this.orphans = (await runs.owners(pool)).filter((owner) => !known.has(owner));
+    if (this.polls++ % ORPHANS_EVERY === 0) this.orphans = (await runs.owners()).filter((owner) => !known.has(owner));
     const seen = [...rows, ...this.orphans.map((_id) => ({ _id, beat: -1, isLost: false, replica: '' }))];
     for (const runner of seen) this.observe(runner, nowMs);
     const ids = new Set(seen.map(({ _id }) => _id));

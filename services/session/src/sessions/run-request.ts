@@ -2,6 +2,7 @@ import type { Principal, sessionsPb } from '@margay/contracts';
 import { InvalidArgumentError, UnavailableError } from '@margay/errors';
 import { canonicalJson, sha256Hex, type Head, type RunOptions, type RunRequest } from '@margay/log';
 import { currentTraceparent } from '@margay/platform';
+import type { RunnerPools } from '../dispatch/runner-pools';
 import type { ModelsService } from '../projects/models.service';
 import type { Binding, ProjectsService } from '../projects/projects.service';
 import type { SandboxIsolation } from '../projects/sandbox-isolation';
@@ -12,7 +13,7 @@ export interface RunRequestPorts {
   projects: ProjectsService;
   models: ModelsService;
   isolation: Pick<SandboxIsolation, 'unusual'>;
-  pool: string;
+  pools: RunnerPools;
   stepBudget: number;
 }
 
@@ -63,7 +64,7 @@ export async function runRequest(
     binding,
     attachments: parseAttachments(wanted.attachmentsJson),
     principal: principal.principal,
-    pool: ports.pool,
+    pool: ports.pools.of(head.tenantId),
     options,
     requestHash: requestHash(wanted),
     ...(isolation === undefined ? {} : { isolation }),

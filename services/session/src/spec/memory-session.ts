@@ -2,6 +2,7 @@ import type { Principal, StoredEvent } from '@margay/contracts';
 import { MemoryBlobStore, MemoryCommitStore, type Command, type Head } from '@margay/log';
 import { createLogger } from '@margay/platform';
 import { SessionLog } from '../commits/session-log';
+import { RunnerPools } from '../dispatch/runner-pools';
 import { ModelsService } from '../projects/models.service';
 import { ProjectsService } from '../projects/projects.service';
 import type { RunRequestPorts } from '../sessions/run-request';
@@ -23,10 +24,11 @@ export class MemorySession {
     const { model } = this;
     const models = new ModelsService({ MARGAY_MODEL: model, OPENAI_BASE_URL: undefined, OPENAI_API_KEY: undefined }, logger); // prettier-ignore
     const projects = new ProjectsService({ MARGAY_PROJECTS: {}, MARGAY_ALLOW_EXTERNAL_CWD: false } as never, {
-      find: () => Promise.resolve(undefined),
-      list: () => Promise.resolve([]),
+      managed: { find: () => Promise.resolve(undefined), list: () => Promise.resolve([]) },
+      worktrees: { find: () => Promise.resolve(undefined), list: () => Promise.resolve([]) },
+      repositories: { of: () => Promise.resolve(new Map()) },
     });
-    return { models, projects, isolation: { unusual: undefined }, pool: 'default', stepBudget: 0 };
+    return { models, projects, isolation: { unusual: undefined }, pools: new RunnerPools('default'), stepBudget: 0 };
   }
 
   async submit(command: Command): Promise<Head> {
