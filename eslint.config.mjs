@@ -174,7 +174,10 @@ export default tseslint.config(
         {
           patterns: [
             {
-              group: ['@margay/*/*', '!@margay/platform/mongo', '!@margay/platform/calls', '!@margay/platform/faults'],
+              group: [
+                '@margay/*/*',
+                ...['mongo', 'calls', 'faults', 'certificates'].map((part) => `!@margay/platform/${part}`),
+              ],
               message: 'Import a package by its name; it lists what is public.',
             },
           ],

@@ -31,12 +31,7 @@ export class Content {
   }
 
   /** Takes the next piece of an upload. A piece that is not the next one changes nothing. */
-  async place({
-    contentId,
-    offset,
-    totalBytes,
-    content,
-  }: contentPb.PlaceRequest): Promise<contentPb.PlaceResponse> {
+  async place({ contentId, offset, totalBytes, content }: contentPb.PlaceRequest): Promise<contentPb.PlaceResponse> {
     await this.staging.open();
     const file = this.staging.upload(checkedId(contentId));
     let held = await sizeOf(file);

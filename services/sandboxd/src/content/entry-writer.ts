@@ -28,6 +28,7 @@ const RATIO_FROM_BYTES = 1024 * 1024;
 const NAME_MAX_BYTES = 4_096;
 const PART_MAX_BYTES = 255;
 const SPECIAL_BITS = 0o7000;
+const UNJUDGED = new Set(['symlink', 'directory']);
 /** What Margay keeps there is nobody's to bring. */
 const OWN_FOLDER = '.margay';
 
@@ -51,8 +52,8 @@ export class EntryWriter {
     if (this.entries > this.limits.entries)
       throw new ContentFailure('too_large', `The archive has more than ${this.limits.entries} entries.`);
     const name = checkedName(entry.name);
-    // The permissions of a link mean nothing.
-    if (entry.type !== 'symlink' && (entry.mode & SPECIAL_BITS) !== 0)
+    // Those of a link mean nothing, and those of folders are not taken over.
+    if (!UNJUDGED.has(entry.type) && (entry.mode & SPECIAL_BITS) !== 0)
       throw unsafe(entry.name, 'has a setuid, setgid or sticky bit');
     switch (entry.type) {
       case 'directory':
@@ -135,7 +136,8 @@ export class EntryWriter {
 
 /** Relative to the workspace; empty for the workspace itself. */
 function checkedName(name: string): string {
-  if (name === '' || Buffer.byteLength(name) > NAME_MAX_BYTES) throw unsafe(name, 'has a name that is too long, or none');
+  if (name === '' || Buffer.byteLength(name) > NAME_MAX_BYTES)
+    throw unsafe(name, 'has a name that is too long, or none');
   if (/[\p{Cc}\uFFFD]/u.test(name)) throw unsafe(name, 'has control characters or no text in its name');
   if (name.startsWith('/')) throw unsafe(name, 'has an absolute name');
   const parts = name.split('/').filter((part) => part !== '' && part !== '.');

@@ -6,7 +6,10 @@ const SIGNS: readonly [FailureReason, RegExp][] = [
   ['too_large', /File too large|write error: File size limit/i],
   ['egress_denied', /(response|code) (403|407|429) from proxy|CONNECT tunnel failed, response (403|407|429)/i],
   ['network', /(response|code) 50\d from proxy|CONNECT tunnel failed, response 50\d/i],
-  ['auth', /Authentication failed|could not read (Username|Password)|returned error: (401|403)|terminal prompts disabled/i],
+  [
+    'auth',
+    /Authentication failed|could not read (Username|Password)|returned error: (401|403)|terminal prompts disabled/i,
+  ],
   [
     'not_found',
     /repository '.*' not found|returned error: (404|410)|Remote branch .* not found|couldn't find remote ref|not our ref|does not appear to be a git repository|unable to (find|read tree)|pathspec .* did not match/i,

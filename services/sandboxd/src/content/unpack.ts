@@ -79,7 +79,12 @@ function decompressors(format: UploadFormat): NodeJS.ReadWriteStream[] {
 
 async function unpackZip({ file, signal }: UnpackOptions, writer: EntryWriter): Promise<void> {
   // Names are judged by the writer, links among them.
-  const zip = await openPromise(file, { lazyEntries: true, autoClose: false, decodeStrings: true, strictFileNames: true });
+  const zip = await openPromise(file, {
+    lazyEntries: true,
+    autoClose: false,
+    decodeStrings: true,
+    strictFileNames: true,
+  });
   try {
     for await (const entry of zip.eachEntry()) {
       signal.throwIfAborted();
