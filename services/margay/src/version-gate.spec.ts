@@ -1,14 +1,15 @@
 import { UnavailableError, UnimplementedError } from '@margay/errors';
 import { createLogger } from '@margay/platform';
-import { VersionGate } from './version-gate';
+import { VersionGate, type Neighbours } from './version-gate';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
-let answer: () => Promise<string>;
+const nobody = { lowestSessionVersion: '', olderServer: '', newerClient: '' };
+let answer: () => Promise<Neighbours>;
 let left: boolean[];
 let gate: VersionGate;
 
 beforeEach(() => {
-  [answer, left] = [async () => '1.1.0', []];
+  [answer, left] = [async () => ({ ...nobody, lowestSessionVersion: '1.1.0' }), []];
   const beat = (leaves: boolean) => {
     left.push(leaves);
     return answer();
@@ -19,17 +20,17 @@ beforeEach(() => {
 describe('the gate of versions', () => {
   it('is open beside session replicas of its own version and newer ones', async () => {
     for (const version of ['1.1.0', '1.2.0', '']) {
-      answer = async () => version;
+      answer = async () => ({ ...nobody, lowestSessionVersion: version });
       await gate.ask();
       gate.check();
     }
   });
 
   it('is closed while an older replica lives, and says which', async () => {
-    answer = async () => '1.0.9';
+    answer = async () => ({ ...nobody, lowestSessionVersion: '1.0.9' });
     await gate.ask();
     expect(() => gate.check()).toThrow(/session replica of version 1.0.9 still lives; 1.1.0 waits/);
-    answer = async () => '1.1.0';
+    answer = async () => ({ ...nobody, lowestSessionVersion: '1.1.0' });
     await gate.ask();
     gate.check();
   });
@@ -40,8 +41,27 @@ describe('the gate of versions', () => {
     expect(gate.isClosed).toBe(true);
   });
 
+  it('is closed while an older server of another kind lives', async () => {
+    answer = async () => ({ ...nobody, olderServer: 'tool-executor of version 1.0.9' });
+    await gate.ask();
+    expect(() => gate.check()).toThrow(/tool-executor of version 1.0.9 still lives; 1.1.0 waits/);
+  });
+
+  it('is closed while a newer client lives, unless it has been in service before', async () => {
+    const withNewer = async () => ({ ...nobody, newerClient: 'agent-runner of version 1.2.0' });
+    answer = withNewer;
+    await gate.ask();
+    expect(() => gate.check()).toThrow(/agent-runner of version 1.2.0/);
+    answer = async () => nobody;
+    await gate.ask();
+    gate.check();
+    answer = withNewer;
+    await gate.ask();
+    gate.check();
+  });
+
   it('leaves it to other checks when nobody answers', async () => {
-    answer = async () => '1.0.0';
+    answer = async () => ({ ...nobody, lowestSessionVersion: '1.0.0' });
     await gate.ask();
     answer = () => Promise.reject(new UnavailableError('away', 'nobody is there'));
     await gate.ask();

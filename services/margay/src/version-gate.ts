@@ -16,18 +16,31 @@ import type { ServiceName } from './service-names';
 const BEAT_MS = 5_000;
 const TIMEOUT_MS = 1_500;
 
-/** What the gate asks of a session replica. */
-export interface InstancesPort {
-  /** @returns the lowest version among the session replicas that live */
-  beat(leaves: boolean): Promise<string>;
+/** Who lives, as session tells; each empty where there is none. */
+export interface Neighbours {
+  /** Lowest version among the session replicas. */
+  lowestSessionVersion: string;
+  /** A server of this process that is older than it, in words. */
+  olderServer: string;
+  /** A client of this process that is newer than it, in words. */
+  newerClient: string;
 }
 
+/** What the gate asks of a session replica. */
+export interface InstancesPort {
+  beat(leaves: boolean): Promise<Neighbours>;
+}
+
+const NOBODY: Neighbours = { lowestSessionVersion: '', olderServer: '', newerClient: '' };
+
 /**
- * Keeps a process that is newer than a session replica out of service: it may ask for what that one does not know. Where
- * nobody answers other checks say so.
+ * Keeps a process out of service whose turn in an upgrade or a roll-back has not come: it may ask an older server for what
+ * that one does not know, or be asked by a newer client. Where nobody answers other checks say so.
  */
 export class VersionGate {
-  private lowest = '';
+  private neighbours = NOBODY;
+  /** It has been in service once: then its own clients need it, and newer ones wait by themselves. */
+  private isInService = false;
   private timer?: NodeJS.Timeout;
 
   constructor(
@@ -37,13 +50,15 @@ export class VersionGate {
   ) {}
 
   get isClosed(): boolean {
-    return this.lowest !== '' && compareVersions(this.lowest, this.version) < 0;
+    return this.waitsFor !== '';
   }
 
   /** @throws UnavailableError `version` */
   check(): void {
-    if (this.isClosed)
-      throw new UnavailableError('version', `a session replica of version ${this.lowest} still lives; ${this.version} waits until it is replaced`); // prettier-ignore
+    const { waitsFor } = this;
+    if (waitsFor !== '')
+      throw new UnavailableError('version', `${waitsFor} still lives; ${this.version} waits until it is replaced`);
+    this.isInService = true;
   }
 
   /** Resolves once session has been asked. */
@@ -60,12 +75,19 @@ export class VersionGate {
 
   async ask(): Promise<void> {
     try {
-      this.lowest = await this.port.beat(false);
+      this.neighbours = await this.port.beat(false);
     } catch (error) {
       // A replica from before there were beats.
-      this.lowest = isMargayError(error) && error.code === 'UNIMPLEMENTED' ? '0.0.0' : '';
+      const isOld = isMargayError(error) && error.code === 'UNIMPLEMENTED';
+      this.neighbours = isOld ? { ...NOBODY, lowestSessionVersion: '0.0.0' } : NOBODY;
       this.logger.debug({ err: error }, 'session was not told that this process lives');
     }
+  }
+
+  private get waitsFor(): string {
+    const { lowestSessionVersion: lowest, olderServer, newerClient } = this.neighbours;
+    if (lowest !== '' && compareVersions(lowest, this.version) < 0) return `a session replica of version ${lowest}`;
+    return olderServer || (this.isInService ? '' : newerClient);
   }
 }
 
@@ -87,11 +109,11 @@ export async function startVersionGate(options: GateOptions): Promise<(() => Pro
   const keys = await KeyRing.load(keysFolder, service);
   const client = grpcClient(instancesPb.InstancesDefinition, url, { keys, logger });
   const call = { principal: systemPrincipal(service, 'platform'), timeoutMs: TIMEOUT_MS };
-  const beat = async (leaves: boolean) => (await client.beat({ instance, version, leaves }, call)).lowestSessionVersion;
+  const beat = (leaves: boolean) => client.beat({ instance, version, leaves }, call);
   const gate = new VersionGate({ beat }, version, logger);
   const gauge: Gauge = new Gauge({
     name: 'margay_version_gate_closed',
-    help: '1 while this process waits for older session replicas, or newer clients, to be replaced',
+    help: '1 while this process waits for older servers, or newer clients, to be replaced',
     registers: [management.registry],
     collect: () => gauge.set(gate.isClosed ? 1 : 0),
   });

@@ -84,6 +84,21 @@ describe('the watch over versions', () => {
     watch.checkReady();
   });
 
+  it('tells runners which of their servers are older, and those which runners are newer', async () => {
+    const before = put('tool-executor', '1.0.0');
+    put('agent-runner', '1.1.0');
+    put('gateway', '1.2.0');
+    await watch.look();
+    const olderServer = 'tool-executor of version 1.0.0';
+    expect(watch.neighboursOf('agent-runner', '1.1.0')).toEqual({ olderServer, newerClient: '' });
+    expect(watch.neighboursOf('agent-runner', '1.0.0')).toEqual({ olderServer: '', newerClient: '' });
+    expect(watch.neighboursOf('tool-executor', '1.0.0')).toEqual({ olderServer: '', newerClient: 'agent-runner of version 1.1.0' }); // prettier-ignore
+    expect(watch.neighboursOf('gateway', '1.1.0')).toEqual({ olderServer: '', newerClient: '' });
+    rows = rows.filter((row) => row !== before);
+    await watch.look();
+    expect(watch.neighboursOf('agent-runner', '1.1.0').olderServer).toBe('');
+  });
+
   it('removes rows of clients that are silent for a minute, and leaves those of replicas to others', async () => {
     put('gateway', '1.0.0');
     put('session', '1.0.0');
@@ -106,7 +121,11 @@ describe('the beat of a client', () => {
   };
 
   it('is noted under the name of its service, until it leaves', async () => {
-    expect(await beat('system:gateway', {})).toEqual({ lowestSessionVersion: '1.1.0' });
+    expect(await beat('system:gateway', {})).toEqual({
+      lowestSessionVersion: '1.1.0',
+      olderServer: '',
+      newerClient: '',
+    });
     expect(rows).toMatchObject([{ _id: 'gateway.abcdef0123456789', service: 'gateway', version: '1.1.0' }]);
     await beat('system:gateway', { leaves: true });
     expect(rows).toEqual([]);

@@ -8,6 +8,9 @@ const GONE_MS = 15_000;
 /** … and after so long its row is removed; those of session replicas are removed by who watches runners. */
 const FORGOTTEN_MS = 60_000;
 
+/** Services beside session that are asked by another one, and so are replaced before it (cluster §5). */
+const SERVERS: Readonly<Record<string, readonly string[]>> = { 'agent-runner': ['tool-executor', 'mcp-pool'] };
+
 interface Observed {
   row: InstanceRow;
   changedAtMs: number;
@@ -54,6 +57,21 @@ export class InstanceWatch {
       service === 'session' && version ? [version] : [],
     );
     return [this.options.version, ...versions].sort(compareVersions)[0] as string;
+  }
+
+  /** What a process of this service and version has to wait for, in words: servers of its that are older, clients that are newer. */
+  neighboursOf(service: string, version: string): { olderServer: string; newerClient: string } {
+    const wordsOf = (services: readonly string[], isWaitedFor: (order: number) => boolean): string => {
+      const found = this.living().find(
+        (row) => services.includes(row.service) && row.version && isWaitedFor(compareVersions(row.version, version)),
+      );
+      return found ? `${found.service} of version ${found.version}` : '';
+    };
+    const clients = Object.keys(SERVERS).filter((client) => SERVERS[client]?.includes(service));
+    return {
+      olderServer: wordsOf(SERVERS[service] ?? [], (order) => order < 0),
+      newerClient: wordsOf(clients, (order) => order > 0),
+    };
   }
 
   /**

@@ -10,7 +10,7 @@ const SYSTEM = 'system:';
 
 export interface InstancesPorts {
   instances: Pick<InstanceRepository, 'beat' | 'remove'>;
-  watch: Pick<InstanceWatch, 'lowestSession'>;
+  watch: Pick<InstanceWatch, 'lowestSession' | 'neighboursOf'>;
   /** Of the store. */
   generation: number;
 }
@@ -28,10 +28,11 @@ export function instancesHandlers({
       if (!INSTANCE.test(instance) || !VERSION.test(version))
         throw new InvalidArgumentError('bad_request', 'instance or version is not of the form it must have');
       // Kept apart from the ids that session replicas give themselves.
-      const _id = `${principal.slice(SYSTEM.length)}.${instance}`;
+      const service = principal.slice(SYSTEM.length);
+      const _id = `${service}.${instance}`;
       if (leaves) await instances.remove(_id);
-      else await instances.beat({ _id, service: principal.slice(SYSTEM.length), version });
-      return { lowestSessionVersion: watch.lowestSession() };
+      else await instances.beat({ _id, service, version });
+      return { lowestSessionVersion: watch.lowestSession(), ...watch.neighboursOf(service, version) };
     },
     describeStore: async () => ({ generation }),
   };

@@ -22,6 +22,10 @@ export interface BeatRequest {
 export interface BeatResponse {
   /** The lowest version among the session replicas that live; empty where none is known. */
   lowestSessionVersion: string;
+  /** A server of the caller that is older than it and is to be replaced first, in words; empty: none. */
+  olderServer: string;
+  /** A client of the caller that is newer than it and is to be replaced first, in words; empty: none. */
+  newerClient: string;
 }
 
 export interface DescribeStoreRequest {
@@ -134,13 +138,19 @@ export const BeatRequest: MessageFns<BeatRequest> = {
 };
 
 function createBaseBeatResponse(): BeatResponse {
-  return { lowestSessionVersion: "" };
+  return { lowestSessionVersion: "", olderServer: "", newerClient: "" };
 }
 
 export const BeatResponse: MessageFns<BeatResponse> = {
   encode(message: BeatResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.lowestSessionVersion !== "") {
       writer.uint32(10).string(message.lowestSessionVersion);
+    }
+    if (message.olderServer !== "") {
+      writer.uint32(18).string(message.olderServer);
+    }
+    if (message.newerClient !== "") {
+      writer.uint32(26).string(message.newerClient);
     }
     return writer;
   },
@@ -166,6 +176,22 @@ export const BeatResponse: MessageFns<BeatResponse> = {
             message.lowestSessionVersion = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.olderServer = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.newerClient = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -185,6 +211,16 @@ export const BeatResponse: MessageFns<BeatResponse> = {
         : isSet(object.lowest_session_version)
         ? globalThis.String(object.lowest_session_version)
         : "",
+      olderServer: isSet(object.olderServer)
+        ? globalThis.String(object.olderServer)
+        : isSet(object.older_server)
+        ? globalThis.String(object.older_server)
+        : "",
+      newerClient: isSet(object.newerClient)
+        ? globalThis.String(object.newerClient)
+        : isSet(object.newer_client)
+        ? globalThis.String(object.newer_client)
+        : "",
     };
   },
 
@@ -192,6 +228,12 @@ export const BeatResponse: MessageFns<BeatResponse> = {
     const obj: any = {};
     if (message.lowestSessionVersion !== "") {
       obj.lowestSessionVersion = message.lowestSessionVersion;
+    }
+    if (message.olderServer !== "") {
+      obj.olderServer = message.olderServer;
+    }
+    if (message.newerClient !== "") {
+      obj.newerClient = message.newerClient;
     }
     return obj;
   },
@@ -202,6 +244,8 @@ export const BeatResponse: MessageFns<BeatResponse> = {
   fromPartial<I extends Exact<DeepPartial<BeatResponse>, I>>(object: I): BeatResponse {
     const message = createBaseBeatResponse();
     message.lowestSessionVersion = object.lowestSessionVersion ?? "";
+    message.olderServer = object.olderServer ?? "";
+    message.newerClient = object.newerClient ?? "";
     return message;
   },
 };
