@@ -7,6 +7,8 @@ export const EgressConfig = z.object({
   /** For sandboxes that reach it over a network; then the next two are needed as well. */
   MARGAY_EGRESS_LISTEN: z.string().regex(/:\d+$/).optional().describe('host:port of the proxy'),
   MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('address of tool-executor, which knows the sandboxes'),
+  /** Keeps the secrets that rules add to requests; needs the keys, too. */
+  MARGAY_SESSION_URL: z.string().optional().describe('address of session'),
   MARGAY_KEYS_DIR: z.string().optional().describe('folder of the service keys'),
   /** `ca.pem` and `ca.key.pem`; made there where they are missing. Without it, rules with `intercept` refuse tunnels. */
   MARGAY_EGRESS_CA_DIR: z.string().startsWith('/').optional().describe('path of the folder of the authority'),

@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import { egressCallerLine, type EgressCaller } from '@margay/contracts';
 import { createLogger, ManagementServer, type RunningService } from '@margay/platform';
 import type { AuditLine } from './audit/egress-audit';
+import { Credentials, type Credential, type CredentialQuery } from './inject/credential';
 import { startEgress } from './start-egress';
 
 const CALLER: EgressCaller = { tenantId: 't1', sessionId: 's1', sandboxId: 'b1' };
@@ -17,6 +18,17 @@ export interface Answer {
   body: string;
 }
 
+/** Secrets by name, or by the path of a repository; `queries` are those that were not answered from the cache. */
+export class MemoryCredentials extends Credentials {
+  readonly all = new Map<string, Credential>();
+  readonly queries: CredentialQuery[] = [];
+
+  async find(query: CredentialQuery): Promise<Credential | undefined> {
+    this.queries.push(query);
+    return this.all.get(query.name ?? `/${query.repository}`);
+  }
+}
+
 /** For specs: the service with a policy file of its own, and names that lead where the spec says. */
 export class EgressFixture {
   readonly folder = mkdtempSync(path.join(tmpdir(), 'margay-egress-'));
@@ -24,6 +36,7 @@ export class EgressFixture {
   /** Addresses by name; a list of lists changes from one look-up to the next. */
   readonly names = new Map<string, string[]>();
   readonly lookups: string[] = [];
+  readonly credentials = new MemoryCredentials();
   readonly lines: string[] = [];
   readonly policyFile = path.join(this.folder, 'policy.json');
   private readonly logger = createLogger({ level: 'info', write: (line) => this.lines.push(line) });
@@ -41,12 +54,13 @@ export class EgressFixture {
       ...more,
     };
     const shared = { logger: this.logger, management: this.management };
-    this.running = await startEgress(environment, shared, async (host) => {
+    const resolve = async (host: string): Promise<string[]> => {
       this.lookups.push(host);
       const addresses = this.names.get(host);
       if (addresses) return addresses;
       throw Object.assign(new Error('no such name'), { code: 'ENOTFOUND' });
-    });
+    };
+    this.running = await startEgress(environment, shared, { resolve, credentials: this.credentials });
     return this;
   }
 

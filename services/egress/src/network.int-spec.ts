@@ -47,7 +47,13 @@ describe('the proxy on a network', () => {
       MARGAY_KEYS_DIR: keysFolder,
       MARGAY_EGRESS_DRAIN_SECONDS: '0',
     };
-    const running = await startEgress(environment, { logger, management }, async () => ['127.0.0.1']);
+    const running = await startEgress(
+      environment,
+      { logger, management },
+      {
+        resolve: async () => ['127.0.0.1'],
+      },
+    );
     closers = [() => running.close(), () => executor.close(50), () => management.close()];
   });
   afterAll(async () => {

@@ -1,4 +1,4 @@
-import { parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
+import { KeyRing, parseConfig, type Logger, type RunningService, type ServiceShared } from '@margay/platform';
 import { systemResolve, type Resolve } from './address/resolver';
 import { EgressAudit } from './audit/egress-audit';
 import { EgressConfig } from './config';
@@ -6,6 +6,10 @@ import { doorsOf } from './identity/open-doors';
 import { Limits } from './limits/limits';
 import { EgressMetrics } from './metrics';
 import { PolicyFile } from './policy/policy-file';
+import { CachedCredentials } from './inject/cached-credentials';
+import type { Credentials } from './inject/credential';
+import { Injector } from './inject/injector';
+import { SessionCredentials } from './inject/session-credentials';
 import { Authority } from './intercept/authority';
 import { hostTrust } from './intercept/host-connection';
 import { Interceptor } from './intercept/interceptor';
@@ -15,11 +19,17 @@ import { Gate } from './proxy/gate';
 const SERVICE = 'egress';
 const SUMMARY_MS = 60_000;
 
+/** What specs put in the place of the outside. */
+export interface EgressParts {
+  resolve?: Resolve;
+  credentials?: Credentials;
+}
+
 /** Starts the proxy through which sandboxes reach the outside. */
 export async function startEgress(
   environment: NodeJS.ProcessEnv,
   shared: ServiceShared,
-  resolve: Resolve = systemResolve(),
+  { resolve = systemResolve(), credentials }: EgressParts = {},
 ): Promise<RunningService> {
   const config = parseConfig(EgressConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
@@ -40,7 +50,10 @@ export async function startEgress(
     onBytes: (direction, bytes) => metrics.passed(direction, bytes),
   });
   metrics.show(() => gate.openCount);
-  const proxy = new EgressProxy({ gate, interceptor: await interceptorOf(config, gate), now: Date.now });
+  const keeper = credentials ? undefined : await keeperOf(config, logger);
+  const source = credentials ?? keeper;
+  const injector = new Injector(source && new CachedCredentials(source));
+  const proxy = new EgressProxy({ gate, interceptor: await interceptorOf(config, { gate, injector }), now: Date.now });
   await doors.open(proxy);
   policies.watch(config.MARGAY_EGRESS_POLICY_LOOK_SECONDS * 1_000);
   const summaries = setInterval(() => audit.flush(), SUMMARY_MS);
@@ -53,6 +66,7 @@ export async function startEgress(
       removeCheck();
       policies.close();
       await doors.close();
+      keeper?.close();
       await proxy.close(config.MARGAY_EGRESS_DRAIN_SECONDS * 1_000);
       clearInterval(summaries);
       audit.flush();
@@ -60,8 +74,17 @@ export async function startEgress(
   };
 }
 
-async function interceptorOf(config: EgressConfig, gate: Gate): Promise<Interceptor | undefined> {
+async function interceptorOf(
+  config: EgressConfig,
+  parts: { gate: Gate; injector: Injector },
+): Promise<Interceptor | undefined> {
   const { MARGAY_EGRESS_CA_DIR: folder, MARGAY_EGRESS_TRUST: trust } = config;
   if (folder === undefined) return undefined;
-  return new Interceptor({ gate, authority: await Authority.open(folder, Date.now), trust: hostTrust(trust) });
+  return new Interceptor({ ...parts, authority: await Authority.open(folder, Date.now), trust: hostTrust(trust) });
+}
+
+async function keeperOf(config: EgressConfig, logger: Logger): Promise<SessionCredentials | undefined> {
+  const { MARGAY_SESSION_URL: address, MARGAY_KEYS_DIR: folder } = config;
+  if (address === undefined || folder === undefined) return undefined;
+  return new SessionCredentials(address, await KeyRing.load(folder, SERVICE), logger);
 }

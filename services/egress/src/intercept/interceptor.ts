@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket, type SecureContext } from 'node:tls';
 import type { EgressCaller } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
+import type { Injector } from '../inject/injector';
 import { answer } from '../proxy/answer';
 import type { Exchange } from '../proxy/exchange';
 import { forward } from '../proxy/forward';
@@ -21,6 +22,7 @@ export interface Tunnel {
 export interface InterceptorOptions {
   gate: Gate;
   authority: Authority;
+  injector: Injector;
   /** Whom hosts may be vouched for by. */
   trust: SecureContext;
   handshakeTimeoutMs?: number;
@@ -82,14 +84,16 @@ export class Interceptor {
   }
 
   private async serve(exchange: Exchange, request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { gate, trust } = this.options;
+    const { gate, injector, trust } = this.options;
     const tunnel = this.tunnels.get(request.socket);
     if (!tunnel) throw new PermissionDeniedError('egress_denied', 'The caller is not known.');
     gate.count(exchange, tunnel.caller);
     exchange.target = { host: tunnel.host, port: tunnel.port };
     const target = requestTarget(tunnel, request);
-    gate.admit(exchange, target);
+    const { inject } = gate.admit(exchange, target);
+    const { caller } = tunnel;
+    const passage = inject && (await injector.prepare(exchange, target, { inject, caller }));
     const socket = await encrypt(await gate.connect(exchange, target), target.host, trust);
-    await forward(exchange, target, [request, response], socket);
+    await forward(exchange, target, [request, response], socket, passage);
   }
 }

@@ -1,5 +1,5 @@
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import type { Duplex, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { exceeded } from '../limits/limits';
 import type { Exchange } from './exchange';
@@ -7,19 +7,38 @@ import { requestHeaders, responseHeaders } from './headers';
 import { Meter } from './meter';
 import type { ForwardTarget } from './target';
 
+/** What is done to a request and to its answer on their way. */
+export interface Passage {
+  resource(resource: string): string;
+  requestHeaders(headers: readonly string[]): string[];
+  /** Throws for an answer that must not be passed on. */
+  checkHead(answer: IncomingMessage): void;
+  responseHeaders(headers: readonly string[]): string[];
+  bodyStages(answer: IncomingMessage): Transform[];
+}
+
+const UNCHANGED: Passage = {
+  resource: (resource) => resource,
+  requestHeaders: (headers) => [...headers],
+  checkHead: () => undefined,
+  responseHeaders: (headers) => [...headers],
+  bodyStages: () => [],
+};
+
 /** Sends one request to the host and its answer back. Both are framed anew, so neither side can smuggle a second one. */
 export async function forward(
   exchange: Exchange,
   target: ForwardTarget,
   [request, response]: [IncomingMessage, ServerResponse],
-  socket: Socket,
+  socket: Duplex,
+  passage: Passage = UNCHANGED,
 ): Promise<void> {
   const { signal } = exchange;
   const outgoing = httpRequest({
     createConnection: () => socket,
     method: target.request.method,
-    path: target.resource,
-    headers: requestHeaders(request.rawHeaders, target.hostHeader),
+    path: passage.resource(target.resource),
+    headers: passage.requestHeaders(requestHeaders(request.rawHeaders, target.hostHeader)),
     setHost: false,
   });
   outgoing.on('error', () => undefined); // also after it was answered
@@ -33,10 +52,13 @@ export async function forward(
   try {
     const answer = await answered;
     refuseTooLong(exchange, answer);
+    passage.checkHead(answer);
+    const stages = passage.bodyStages(answer);
     exchange.status = answer.statusCode ?? 0;
     response.sendDate = false;
-    response.writeHead(exchange.status, answer.statusMessage ?? '', responseHeaders(answer.rawHeaders));
-    await pipeline(answer, new Meter(exchange.countDown), response, { signal });
+    const headers = passage.responseHeaders(responseHeaders(answer.rawHeaders));
+    response.writeHead(exchange.status, answer.statusMessage ?? '', headers);
+    await pipeline([answer, ...stages, new Meter(exchange.countDown), response], { signal });
   } finally {
     answered.catch(() => undefined); // told by what was thrown
     outgoing.destroy();

@@ -18,6 +18,14 @@ export function responseHeaders(raw: readonly string[]): string[] {
   return withoutHops(raw).filter(([name]) => name.toLowerCase() !== EGRESS_HEADER.toLowerCase()).flat(); // prettier-ignore
 }
 
+/** The same list without these, in small letters. */
+export function dropHeaders(headers: readonly string[], names: readonly string[]): string[] {
+  const dropped = new Set(names);
+  return pairs(headers)
+    .filter(([name]) => !dropped.has(name.toLowerCase()))
+    .flat();
+}
+
 function withoutHops(raw: readonly string[]): [string, string][] {
   const all = pairs(raw);
   const named = all.filter(([name]) => name.toLowerCase() === 'connection').flatMap(([, value]) => value.split(','));

@@ -1,0 +1,91 @@
+import { Transform, type TransformCallback } from 'node:stream';
+import { UnavailableError, type MargayError } from '@margay/errors';
+
+/** Shorter ones would be met by chance. */
+const MIN_LENGTH = 4;
+
+/** A secret as hosts may give it back: as it is and in the encodings that are common in answers. */
+export function spellingsOf(secrets: readonly string[]): Buffer[] {
+  const all = secrets.filter((secret) => secret !== '').flatMap((secret) => [...spellings(secret)]);
+  const unique = new Map(all.map((spelling) => [spelling.toString('latin1'), spelling]));
+  return [...unique.values()].filter(({ length }) => length >= MIN_LENGTH);
+}
+
+function spellings(secret: string): Buffer[] {
+  const bytes = Buffer.from(secret);
+  const hex = bytes.toString('hex');
+  const percent = encodeURIComponent(secret);
+  const json = JSON.stringify(secret).slice(1, -1);
+  const cores = [0, 1, 2].map((offset) => base64Core(bytes, offset));
+  const texts = [
+    ...[json, json.replaceAll('/', '\\/'), html(secret), hex, hex.toUpperCase()],
+    ...[percent, percent.replaceAll('%20', '+'), hex.replace(/../g, '%$&')].flatMap(bothCases),
+    ...cores.flatMap((core) => [core, urlSafe(core)]),
+  ];
+  return [bytes, Buffer.from(secret, 'utf16le'), ...texts.map((text) => Buffer.from(text))];
+}
+
+/** Hexadecimal digits of percent-encoding are written both ways. */
+const bothCases = (text: string): string[] => [
+  text.replace(/%../g, (digits) => digits.toUpperCase()),
+  text.replace(/%../g, (digits) => digits.toLowerCase()),
+];
+
+function html(text: string): string {
+  const names: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+  return text.replace(/[&<>"']/g, (character) => names[character] ?? character);
+}
+
+/** The characters of base64 that depend on these bytes alone when so many others of a group of three come before. */
+function base64Core(bytes: Buffer, offset: number): string {
+  const encoded = Buffer.concat([Buffer.alloc(offset), bytes])
+    .toString('base64')
+    .replace(/=+$/, '');
+  return encoded.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6));
+}
+
+const urlSafe = (base64: string): string => base64.replaceAll('+', '-').replaceAll('/', '_');
+
+export const holdsOne = (spellings: readonly Buffer[], bytes: Buffer): boolean =>
+  spellings.some((spelling) => bytes.includes(spelling));
+
+export function reflected(host: string): MargayError {
+  const message = `The answer of ${host} holds the credential that the proxy had added; it was cut off.`;
+  return new UnavailableError('egress_reflection', message);
+}
+
+/** Passes an answer on as long as it does not hold the secret; what may be its beginning waits for what follows. */
+export class ReflectionGuard extends Transform {
+  private held: Buffer = Buffer.alloc(0);
+  private readonly longest: number;
+
+  constructor(
+    private readonly spellings: readonly Buffer[],
+    private readonly host: string,
+  ) {
+    super();
+    this.longest = Math.max(0, ...spellings.map(({ length }) => length));
+  }
+
+  override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
+    const bytes = this.held.length > 0 ? Buffer.concat([this.held, chunk]) : chunk;
+    if (holdsOne(this.spellings, bytes)) return done(reflected(this.host));
+    const kept = bytes.length - this.beginningAtEnd(bytes);
+    this.held = bytes.subarray(kept);
+    done(null, bytes.subarray(0, kept));
+  }
+
+  override _flush(done: TransformCallback): void {
+    done(null, this.held);
+  }
+
+  /** Length of the longest end of these bytes that a spelling begins with. */
+  private beginningAtEnd(bytes: Buffer): number {
+    for (let length = Math.min(this.longest - 1, bytes.length); length > 0; length -= 1) {
+      const end = bytes.subarray(bytes.length - length);
+      if (this.spellings.some((spelling) => spelling.length > length && spelling.subarray(0, length).equals(end)))
+        return length;
+    }
+    return 0;
+  }
+}
