@@ -35,6 +35,8 @@ const Environment = z.object({
   MARGAY_SANDBOX_IDLE_EXIT_MS: milliseconds(1_800_000),
   /** Told to end, it serves no new call and gives those that run so long. */
   MARGAY_SANDBOX_DRAIN_MS: milliseconds(0),
+  /** Its files end with it: drained, it waits so long for somebody to take the last archive. */
+  MARGAY_SANDBOX_LAST_ARCHIVE_MS: milliseconds(0),
   MARGAY_SANDBOX_MEMORY_BYTES: z.coerce
     .number()
     .int()

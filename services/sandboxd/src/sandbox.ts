@@ -5,6 +5,7 @@ import { PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@mar
 import { CallTable } from './calls/call-table';
 import { Content } from './content/content';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
+import { WorkspaceArchive } from './archive/workspace-archive';
 import { Attachments } from './files/attachments';
 import { listFiles } from './files/list-files';
 import { Journal } from './journal/journal';
@@ -40,6 +41,8 @@ export class Sandbox {
   private isClosing = false;
   private isDraining = false;
   private lastUsedAt = performance.now();
+  private tellSaved: () => void = () => undefined;
+  private readonly lastArchive = new Promise<void>((resolve) => (this.tellSaved = resolve));
   /** Content being brought. */
   private bringing = 0;
   private readonly content: Content;
@@ -52,6 +55,7 @@ export class Sandbox {
     private readonly calls: CallTable,
     private readonly environment: Record<string, string>,
     private readonly attachments: Attachments | undefined,
+    private readonly archive: WorkspaceArchive,
   ) {
     const isBoxed = options.isolation === 'bwrap' || options.isolation === 'pod';
     this.content = new Content({ root: options.root, environment, isBoxed });
@@ -80,7 +84,8 @@ export class Sandbox {
     // Outside a box the processes of a killed daemon live on.
     if (!isBoxed) await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));
     const attachments = attachmentsFolder === undefined ? undefined : new Attachments(attachmentsFolder);
-    const sandbox = new Sandbox(options, state, journal, toolbox, calls, environment, attachments);
+    const archive = await WorkspaceArchive.open(root, options.stateFolder);
+    const sandbox = new Sandbox(options, state, journal, toolbox, calls, environment, attachments, archive);
     sandbox.tellSession();
     return sandbox;
   }
@@ -116,6 +121,8 @@ export class Sandbox {
     }
     if (this.isClosing || (this.isDraining && !this.calls.knows(request.callId)))
       throw new UnavailableError('sandbox_closing', 'The sandbox is shutting down.');
+    // Files hold still under an archive; looking at them does not matter to it.
+    if (request.effect !== 'pure' && !this.calls.knows(request.callId)) await this.archive.gate.pass();
     const epoch = epochOf(grant);
     const { call, reattached } = this.calls.obtain({
       ...request,
@@ -181,6 +188,28 @@ export class Sandbox {
     }
   }
 
+  /** An archive of the workspace; the last one waits for the calls that run. */
+  async *snapshot(
+    request: sandboxdPb.SnapshotRequest,
+    grant: SandboxGrant,
+  ): AsyncIterable<sandboxdPb.SnapshotResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    if (request.last) await this.calls.idle();
+    yield* this.archive.snapshot(request);
+    if (request.last) this.tellSaved();
+  }
+
+  /** What was archived takes the place of what the workspace holds. */
+  async restore(
+    messages: AsyncIterable<sandboxdPb.RestoreRequest>,
+    grant: SandboxGrant,
+  ): Promise<sandboxdPb.RestoreResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    return this.archive.restore(messages);
+  }
+
   async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {
     demand(grant, 'execute');
     await this.state.admit(grant);
@@ -214,6 +243,14 @@ export class Sandbox {
     await Promise.race([this.calls.idle(), delay(graceMs, undefined, timer)]);
     timer.abort();
     await this.calls.endAll(MAX_GRACE_MS, () => true, 'drain');
+  }
+
+  /** Until the last archive has been taken, or so long; at once where there is nothing that anybody would save. */
+  async saved(waitMs: number): Promise<void> {
+    if (this.state.sessionId === null || waitMs === 0) return;
+    const timer = new AbortController();
+    await Promise.race([this.lastArchive, delay(waitMs, undefined, timer)]);
+    timer.abort();
   }
 
   /** Commands know their session once it is known. */

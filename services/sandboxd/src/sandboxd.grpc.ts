@@ -4,6 +4,7 @@ import {
   ServerCredentials,
   type sendUnaryData,
   type ServerDuplexStream,
+  type ServerReadableStream,
   type ServerUnaryCall,
   type ServerWritableStream,
 } from '@grpc/grpc-js';
@@ -43,7 +44,10 @@ export class SandboxdServer {
     const { sandbox, onShutdown } = options;
     this.server.addService(serviceOf(), {
       hello: this.unary<sandboxdPb.HelloRequest, sandboxdPb.HelloResponse>((_, grant) => sandbox.hello(grant)),
-      execute: (call: Execution) => void this.execute(call),
+      execute: (call: Execution) =>
+        void this.stream(call, (request, grant, left) => sandbox.execute(request, grant, left)),
+      snapshot: (call: Snapshotting) => void this.stream(call, (request, grant) => sandbox.snapshot(request, grant)),
+      restore: (call: Restoring, callback: sendUnaryData<sandboxdPb.RestoreResponse>) => this.restore(call, callback),
       calls: (stream: Calls) =>
         serveCalls<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>(stream, (call) => this.call(call)),
       cancelCall: this.unary<sandboxdPb.CancelCallRequest, sandboxdPb.CancelCallResponse>((request, grant) =>
@@ -97,12 +101,25 @@ export class SandboxdServer {
     };
   }
 
-  private async execute(call: Execution): Promise<void> {
+  private restore(call: Restoring, callback: sendUnaryData<sandboxdPb.RestoreResponse>): void {
+    this.grantOf(call.metadata)
+      .then((grant) => this.options.sandbox.restore(call, grant))
+      .then(
+        (response) => callback(null, response),
+        (error: unknown) => callback(toServiceError(error)),
+      );
+  }
+
+  private async stream<Q, S>(
+    call: ServerWritableStream<Q, S>,
+    answer: (request: Q, grant: SandboxGrant, left: AbortSignal) => AsyncIterable<S>,
+  ): Promise<void> {
     const left = new AbortController();
     call.on('cancelled', () => left.abort(errorOf('CANCELLED', 'cancelled', 'The caller left.')));
     try {
       const grant = await this.grantOf(call.metadata);
-      for await (const message of this.options.sandbox.execute(call.request, grant, left.signal)) {
+      for await (const message of answer(call.request, grant, left.signal)) {
+        if (left.signal.aborted) return;
         if (!call.write(message)) await drained(call, left.signal);
       }
       call.end();
@@ -129,8 +146,10 @@ function credentialsOf(identity: Identity | undefined): ServerCredentials {
 
 type Calls = ServerDuplexStream<sandboxdPb.CallsRequest, sandboxdPb.CallsResponse>;
 type Execution = ServerWritableStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
+type Snapshotting = ServerWritableStream<sandboxdPb.SnapshotRequest, sandboxdPb.SnapshotResponse>;
+type Restoring = ServerReadableStream<sandboxdPb.RestoreRequest, sandboxdPb.RestoreResponse>;
 
-function drained(call: Execution, signal: AbortSignal): Promise<void> {
+function drained(call: NodeJS.EventEmitter, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const go = (): void => {
       call.off('drain', go);
@@ -167,6 +186,7 @@ function codec<Q, S>(
 
 function serviceOf() {
   const { hello, execute, calls, cancelCall, fence, forget, placeAttachment, listFiles, shutdown } = methods;
+  const { snapshot, restore } = methods;
   return {
     hello: codec(hello.name, hello.requestType, hello.responseType),
     execute: codec(execute.name, execute.requestType, execute.responseType, { responseStream: true }),
@@ -177,5 +197,7 @@ function serviceOf() {
     placeAttachment: codec(placeAttachment.name, placeAttachment.requestType, placeAttachment.responseType),
     listFiles: codec(listFiles.name, listFiles.requestType, listFiles.responseType),
     shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType),
+    snapshot: codec(snapshot.name, snapshot.requestType, snapshot.responseType, { responseStream: true }),
+    restore: codec(restore.name, restore.requestType, restore.responseType, { requestStream: true }),
   };
 }

@@ -20,6 +20,8 @@ export interface RunningSandboxd {
 
 const IDLE_CHECK_MS = 3_000;
 const CLOSE_GRACE_MS = 1_000;
+/** Of one process that a command starts (operations §13.6). */
+const OPEN_FILES = 1024;
 /** The results of calls that ended last are on their way. */
 const LAST_WORDS_MS = 250;
 
@@ -50,6 +52,7 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
   const drain = async (graceMs: number): Promise<void> => {
     if (graceMs === 0) return;
     await sandbox.drain(graceMs);
+    await sandbox.saved(config.MARGAY_SANDBOX_LAST_ARCHIVE_MS);
     await delay(LAST_WORDS_MS);
   };
   const { socket, listen } = doorOf(config);
@@ -99,6 +102,7 @@ function sandboxOptions(config: SandboxdConfig): SandboxOptions {
     limits: {
       memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
       fileBytes: config.MARGAY_SANDBOX_FILE_BYTES,
+      openFiles: OPEN_FILES,
       ...(config.MARGAY_SANDBOX_PROCESSES > 0 ? { processes: config.MARGAY_SANDBOX_PROCESSES } : {}),
     },
     minimum: { generation: config.MARGAY_SANDBOX_MIN_GENERATION, epoch: config.MARGAY_SANDBOX_MIN_EPOCH },

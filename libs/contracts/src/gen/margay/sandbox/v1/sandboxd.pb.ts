@@ -178,6 +178,65 @@ export interface CallFailure {
   message: string;
 }
 
+export interface SnapshotRequest {
+  /** Of the archive to be made. */
+  n: number;
+  /** The archive before it, to which a delta is wanted; 0 = a full one. A sandbox that does not know that one makes a full one. */
+  base: number;
+  /** Patterns of paths that are left out. */
+  excludes: string[];
+  /** It may have so many; 0 = any. */
+  maxBytes: number;
+  /** The sandbox is leaving: waits for the calls that run, and the sandbox need not wait for another one. */
+  last: boolean;
+}
+
+export interface SnapshotResponse {
+  message: { $case: "chunk"; value: Buffer } | //
+  /** The last message. */
+  { $case: "manifest"; value: ArchiveManifest } | undefined;
+}
+
+export interface ArchiveManifest {
+  n: number;
+  /** 0 = a full archive. */
+  base: number;
+  /** Files, folders and links in it. */
+  entries: number;
+  /** Paths that the base has and this one has not; those that are no UTF-8 as NUL and their base64. */
+  deleted: string[];
+  bytes: number;
+  sha256: string;
+  /** Equal for equal paths, kinds, sizes, modes and times. */
+  revision: string;
+  /** Nothing changed since the base: there are no bytes. */
+  unchanged: boolean;
+}
+
+export interface RestoreRequest {
+  message:
+    | { $case: "open"; value: RestoreOpen }
+    | //
+    /** Begins an archive: the full one first, then its deltas in order. */
+    { $case: "archive"; value: ArchiveManifest }
+    | { $case: "chunk"; value: Buffer }
+    | undefined;
+}
+
+export interface RestoreOpen {
+  /** Of the last archive. A workspace that comes from it already stays as it is, unless `force`. */
+  n: number;
+  /** What the files may take unpacked; 0 = any. */
+  maxBytes: number;
+  force: boolean;
+}
+
+export interface RestoreResponse {
+  entries: number;
+  /** It came from that archive already. */
+  hadIt: boolean;
+}
+
 function createBaseHelloRequest(): HelloRequest {
   return { workspaceId: "" };
 }
@@ -2700,6 +2759,741 @@ export const CallFailure: MessageFns<CallFailure> = {
   },
 };
 
+function createBaseSnapshotRequest(): SnapshotRequest {
+  return { n: 0, base: 0, excludes: [], maxBytes: 0, last: false };
+}
+
+export const SnapshotRequest: MessageFns<SnapshotRequest> = {
+  encode(message: SnapshotRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.n !== 0) {
+      writer.uint32(8).uint64(message.n);
+    }
+    if (message.base !== 0) {
+      writer.uint32(16).uint64(message.base);
+    }
+    for (const v of message.excludes) {
+      writer.uint32(26).string(v!);
+    }
+    if (message.maxBytes !== 0) {
+      writer.uint32(32).uint64(message.maxBytes);
+    }
+    if (message.last !== false) {
+      writer.uint32(40).bool(message.last);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SnapshotRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSnapshotRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.n = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.base = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.excludes.push(reader.string());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.maxBytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.last = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SnapshotRequest {
+    return {
+      n: isSet(object.n) ? globalThis.Number(object.n) : 0,
+      base: isSet(object.base) ? globalThis.Number(object.base) : 0,
+      excludes: globalThis.Array.isArray(object?.excludes) ? object.excludes.map((e: any) => globalThis.String(e)) : [],
+      maxBytes: isSet(object.maxBytes)
+        ? globalThis.Number(object.maxBytes)
+        : isSet(object.max_bytes)
+        ? globalThis.Number(object.max_bytes)
+        : 0,
+      last: isSet(object.last) ? globalThis.Boolean(object.last) : false,
+    };
+  },
+
+  toJSON(message: SnapshotRequest): unknown {
+    const obj: any = {};
+    if (message.n !== 0) {
+      obj.n = Math.round(message.n);
+    }
+    if (message.base !== 0) {
+      obj.base = Math.round(message.base);
+    }
+    if (message.excludes?.length) {
+      obj.excludes = message.excludes;
+    }
+    if (message.maxBytes !== 0) {
+      obj.maxBytes = Math.round(message.maxBytes);
+    }
+    if (message.last !== false) {
+      obj.last = message.last;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SnapshotRequest>, I>>(base?: I): SnapshotRequest {
+    return SnapshotRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SnapshotRequest>, I>>(object: I): SnapshotRequest {
+    const message = createBaseSnapshotRequest();
+    message.n = object.n ?? 0;
+    message.base = object.base ?? 0;
+    message.excludes = object.excludes?.map((e) => e) || [];
+    message.maxBytes = object.maxBytes ?? 0;
+    message.last = object.last ?? false;
+    return message;
+  },
+};
+
+function createBaseSnapshotResponse(): SnapshotResponse {
+  return { message: undefined };
+}
+
+export const SnapshotResponse: MessageFns<SnapshotResponse> = {
+  encode(message: SnapshotResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    switch (message.message?.$case) {
+      case "chunk":
+        writer.uint32(10).bytes(message.message.value);
+        break;
+      case "manifest":
+        ArchiveManifest.encode(message.message.value, writer.uint32(18).fork()).join();
+        break;
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SnapshotResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSnapshotResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.message = { $case: "chunk", value: Buffer.from(reader.bytes()) };
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.message = { $case: "manifest", value: ArchiveManifest.decode(reader, reader.uint32()) };
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SnapshotResponse {
+    return {
+      message: isSet(object.chunk)
+        ? { $case: "chunk", value: Buffer.from(bytesFromBase64(object.chunk)) }
+        : isSet(object.manifest)
+        ? { $case: "manifest", value: ArchiveManifest.fromJSON(object.manifest) }
+        : undefined,
+    };
+  },
+
+  toJSON(message: SnapshotResponse): unknown {
+    const obj: any = {};
+    if (message.message?.$case === "chunk") {
+      obj.chunk = base64FromBytes(message.message.value);
+    } else if (message.message?.$case === "manifest") {
+      obj.manifest = ArchiveManifest.toJSON(message.message.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SnapshotResponse>, I>>(base?: I): SnapshotResponse {
+    return SnapshotResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SnapshotResponse>, I>>(object: I): SnapshotResponse {
+    const message = createBaseSnapshotResponse();
+    switch (object.message?.$case) {
+      case "chunk": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "chunk", value: object.message.value };
+        }
+        break;
+      }
+      case "manifest": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "manifest", value: ArchiveManifest.fromPartial(object.message.value) };
+        }
+        break;
+      }
+    }
+    return message;
+  },
+};
+
+function createBaseArchiveManifest(): ArchiveManifest {
+  return { n: 0, base: 0, entries: 0, deleted: [], bytes: 0, sha256: "", revision: "", unchanged: false };
+}
+
+export const ArchiveManifest: MessageFns<ArchiveManifest> = {
+  encode(message: ArchiveManifest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.n !== 0) {
+      writer.uint32(8).uint64(message.n);
+    }
+    if (message.base !== 0) {
+      writer.uint32(16).uint64(message.base);
+    }
+    if (message.entries !== 0) {
+      writer.uint32(24).uint64(message.entries);
+    }
+    for (const v of message.deleted) {
+      writer.uint32(34).string(v!);
+    }
+    if (message.bytes !== 0) {
+      writer.uint32(40).uint64(message.bytes);
+    }
+    if (message.sha256 !== "") {
+      writer.uint32(50).string(message.sha256);
+    }
+    if (message.revision !== "") {
+      writer.uint32(58).string(message.revision);
+    }
+    if (message.unchanged !== false) {
+      writer.uint32(64).bool(message.unchanged);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ArchiveManifest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseArchiveManifest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.n = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.base = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.entries = longToNumber(reader.uint64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.deleted.push(reader.string());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.bytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.sha256 = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.revision = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.unchanged = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ArchiveManifest {
+    return {
+      n: isSet(object.n) ? globalThis.Number(object.n) : 0,
+      base: isSet(object.base) ? globalThis.Number(object.base) : 0,
+      entries: isSet(object.entries) ? globalThis.Number(object.entries) : 0,
+      deleted: globalThis.Array.isArray(object?.deleted) ? object.deleted.map((e: any) => globalThis.String(e)) : [],
+      bytes: isSet(object.bytes) ? globalThis.Number(object.bytes) : 0,
+      sha256: isSet(object.sha256) ? globalThis.String(object.sha256) : "",
+      revision: isSet(object.revision) ? globalThis.String(object.revision) : "",
+      unchanged: isSet(object.unchanged) ? globalThis.Boolean(object.unchanged) : false,
+    };
+  },
+
+  toJSON(message: ArchiveManifest): unknown {
+    const obj: any = {};
+    if (message.n !== 0) {
+      obj.n = Math.round(message.n);
+    }
+    if (message.base !== 0) {
+      obj.base = Math.round(message.base);
+    }
+    if (message.entries !== 0) {
+      obj.entries = Math.round(message.entries);
+    }
+    if (message.deleted?.length) {
+      obj.deleted = message.deleted;
+    }
+    if (message.bytes !== 0) {
+      obj.bytes = Math.round(message.bytes);
+    }
+    if (message.sha256 !== "") {
+      obj.sha256 = message.sha256;
+    }
+    if (message.revision !== "") {
+      obj.revision = message.revision;
+    }
+    if (message.unchanged !== false) {
+      obj.unchanged = message.unchanged;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ArchiveManifest>, I>>(base?: I): ArchiveManifest {
+    return ArchiveManifest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ArchiveManifest>, I>>(object: I): ArchiveManifest {
+    const message = createBaseArchiveManifest();
+    message.n = object.n ?? 0;
+    message.base = object.base ?? 0;
+    message.entries = object.entries ?? 0;
+    message.deleted = object.deleted?.map((e) => e) || [];
+    message.bytes = object.bytes ?? 0;
+    message.sha256 = object.sha256 ?? "";
+    message.revision = object.revision ?? "";
+    message.unchanged = object.unchanged ?? false;
+    return message;
+  },
+};
+
+function createBaseRestoreRequest(): RestoreRequest {
+  return { message: undefined };
+}
+
+export const RestoreRequest: MessageFns<RestoreRequest> = {
+  encode(message: RestoreRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    switch (message.message?.$case) {
+      case "open":
+        RestoreOpen.encode(message.message.value, writer.uint32(10).fork()).join();
+        break;
+      case "archive":
+        ArchiveManifest.encode(message.message.value, writer.uint32(18).fork()).join();
+        break;
+      case "chunk":
+        writer.uint32(26).bytes(message.message.value);
+        break;
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RestoreRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRestoreRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.message = { $case: "open", value: RestoreOpen.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.message = { $case: "archive", value: ArchiveManifest.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.message = { $case: "chunk", value: Buffer.from(reader.bytes()) };
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RestoreRequest {
+    return {
+      message: isSet(object.open)
+        ? { $case: "open", value: RestoreOpen.fromJSON(object.open) }
+        : isSet(object.archive)
+        ? { $case: "archive", value: ArchiveManifest.fromJSON(object.archive) }
+        : isSet(object.chunk)
+        ? { $case: "chunk", value: Buffer.from(bytesFromBase64(object.chunk)) }
+        : undefined,
+    };
+  },
+
+  toJSON(message: RestoreRequest): unknown {
+    const obj: any = {};
+    if (message.message?.$case === "open") {
+      obj.open = RestoreOpen.toJSON(message.message.value);
+    } else if (message.message?.$case === "archive") {
+      obj.archive = ArchiveManifest.toJSON(message.message.value);
+    } else if (message.message?.$case === "chunk") {
+      obj.chunk = base64FromBytes(message.message.value);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RestoreRequest>, I>>(base?: I): RestoreRequest {
+    return RestoreRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RestoreRequest>, I>>(object: I): RestoreRequest {
+    const message = createBaseRestoreRequest();
+    switch (object.message?.$case) {
+      case "open": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "open", value: RestoreOpen.fromPartial(object.message.value) };
+        }
+        break;
+      }
+      case "archive": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "archive", value: ArchiveManifest.fromPartial(object.message.value) };
+        }
+        break;
+      }
+      case "chunk": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "chunk", value: object.message.value };
+        }
+        break;
+      }
+    }
+    return message;
+  },
+};
+
+function createBaseRestoreOpen(): RestoreOpen {
+  return { n: 0, maxBytes: 0, force: false };
+}
+
+export const RestoreOpen: MessageFns<RestoreOpen> = {
+  encode(message: RestoreOpen, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.n !== 0) {
+      writer.uint32(8).uint64(message.n);
+    }
+    if (message.maxBytes !== 0) {
+      writer.uint32(16).uint64(message.maxBytes);
+    }
+    if (message.force !== false) {
+      writer.uint32(24).bool(message.force);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RestoreOpen {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRestoreOpen();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.n = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.maxBytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RestoreOpen {
+    return {
+      n: isSet(object.n) ? globalThis.Number(object.n) : 0,
+      maxBytes: isSet(object.maxBytes)
+        ? globalThis.Number(object.maxBytes)
+        : isSet(object.max_bytes)
+        ? globalThis.Number(object.max_bytes)
+        : 0,
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+    };
+  },
+
+  toJSON(message: RestoreOpen): unknown {
+    const obj: any = {};
+    if (message.n !== 0) {
+      obj.n = Math.round(message.n);
+    }
+    if (message.maxBytes !== 0) {
+      obj.maxBytes = Math.round(message.maxBytes);
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RestoreOpen>, I>>(base?: I): RestoreOpen {
+    return RestoreOpen.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RestoreOpen>, I>>(object: I): RestoreOpen {
+    const message = createBaseRestoreOpen();
+    message.n = object.n ?? 0;
+    message.maxBytes = object.maxBytes ?? 0;
+    message.force = object.force ?? false;
+    return message;
+  },
+};
+
+function createBaseRestoreResponse(): RestoreResponse {
+  return { entries: 0, hadIt: false };
+}
+
+export const RestoreResponse: MessageFns<RestoreResponse> = {
+  encode(message: RestoreResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.entries !== 0) {
+      writer.uint32(8).uint64(message.entries);
+    }
+    if (message.hadIt !== false) {
+      writer.uint32(16).bool(message.hadIt);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RestoreResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRestoreResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.entries = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.hadIt = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RestoreResponse {
+    return {
+      entries: isSet(object.entries) ? globalThis.Number(object.entries) : 0,
+      hadIt: isSet(object.hadIt)
+        ? globalThis.Boolean(object.hadIt)
+        : isSet(object.had_it)
+        ? globalThis.Boolean(object.had_it)
+        : false,
+    };
+  },
+
+  toJSON(message: RestoreResponse): unknown {
+    const obj: any = {};
+    if (message.entries !== 0) {
+      obj.entries = Math.round(message.entries);
+    }
+    if (message.hadIt !== false) {
+      obj.hadIt = message.hadIt;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RestoreResponse>, I>>(base?: I): RestoreResponse {
+    return RestoreResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RestoreResponse>, I>>(object: I): RestoreResponse {
+    const message = createBaseRestoreResponse();
+    message.entries = object.entries ?? 0;
+    message.hadIt = object.hadIt ?? false;
+    return message;
+  },
+};
+
 /** The daemon inside a sandbox; only tool-executor calls it, with a signed grant in the metadata `margay-grant`. */
 export type SandboxdDefinition = typeof SandboxdDefinition;
 export const SandboxdDefinition = {
@@ -2780,6 +3574,24 @@ export const SandboxdDefinition = {
       requestType: ShutdownRequest as typeof ShutdownRequest,
       requestStream: false,
       responseType: ShutdownResponse as typeof ShutdownResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** An archive of the workspace: its bytes, then its manifest. Calls that change files wait meanwhile. */
+    snapshot: {
+      name: "Snapshot",
+      requestType: SnapshotRequest as typeof SnapshotRequest,
+      requestStream: false,
+      responseType: SnapshotResponse as typeof SnapshotResponse,
+      responseStream: true,
+      options: {},
+    },
+    /** Puts the files of a full archive and its deltas in the place of what the workspace holds. */
+    restore: {
+      name: "Restore",
+      requestType: RestoreRequest as typeof RestoreRequest,
+      requestStream: true,
+      responseType: RestoreResponse as typeof RestoreResponse,
       responseStream: false,
       options: {},
     },
