@@ -19,6 +19,12 @@ export const Principal = z.object({
 });
 export type Principal = z.infer<typeof Principal>;
 
+/** Name of a worktree's folder: no dots at its beginning, so that it never leads anywhere else. */
+export const WORKTREE_SLUG = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,55}$/;
+
+const SharedProject = z.object({ kind: z.literal('project'), projectId: z.string().regex(/^[0-9a-f]{32}$/) });
+const PathInPlace = z.object({ kind: z.literal('path'), path: z.string() });
+
 /** What a run may touch; signed by session at `Assign`, renewed with heartbeats, carried as `margay-grant`. */
 export const RunGrant = z.object({
   v: z.literal(1),
@@ -31,12 +37,17 @@ export const RunGrant = z.object({
   principal: z.string(),
   /**
    * Where the session's workspace lies. `own`: the driver makes one for the session; `project`: one that all sessions of
-   * the project share; `path`: this folder, in place.
+   * the project share; `path`: this folder, in place; `worktree`: `.margay/worktrees/<slug>` of one of these two.
    */
   workspace: z.discriminatedUnion('kind', [
     z.object({ kind: z.literal('own') }),
-    z.object({ kind: z.literal('project'), projectId: z.string().regex(/^[0-9a-f]{32}$/) }),
-    z.object({ kind: z.literal('path'), path: z.string() }),
+    SharedProject,
+    PathInPlace,
+    z.object({
+      kind: z.literal('worktree'),
+      of: z.discriminatedUnion('kind', [SharedProject, PathInPlace]),
+      slug: z.string().regex(WORKTREE_SLUG),
+    }),
   ]),
 });
 export type RunGrant = z.infer<typeof RunGrant>;

@@ -17,3 +17,37 @@ export const ManagedProject = z.object({
   is_worktree: z.boolean(),
 });
 export type ManagedProject = z.infer<typeof ManagedProject>;
+
+/** A working tree of a project beside its own, as the public API shows it. */
+export const Worktree = z.object({
+  project_id: z.string().nullable().describe('names it as a project; null for one that was made by hand'),
+  name: z.string(),
+  branch: z.string(),
+  path: z.string().describe('as sandboxes of its project see it; in those of its own sessions it is the workspace'),
+  managed: z.boolean(),
+  is_worktree: z.literal(true),
+  parent_project_id: z.string(),
+  parent_path: z.string(),
+  clean: z.boolean().describe('nothing would be lost with it'),
+  head: z.string().describe('the commit that is checked out'),
+});
+export type Worktree = z.infer<typeof Worktree>;
+
+/** What a session is, as `GET S/{id}/spec` shows it. */
+export const SessionSpec = z.object({
+  origin: z.string(),
+  surface: z.string().nullable(),
+  purpose_bound: z.boolean(),
+  project: z.string().nullable(),
+  slug: z.string().nullable(),
+  cwd: z.string().nullable(),
+  model: z.string(),
+  fallback_models: z.array(z.string()),
+  allowed_tools: z.array(z.string()).nullable().describe('null = all'),
+  strict_tool_scope: z.boolean(),
+  capabilities: z.array(z.string()),
+  skill_instructions_present: z.boolean(),
+  session_step_budget: z.number().int().nullable(),
+  mode: z.enum(['plan', 'act']),
+});
+export type SessionSpec = z.infer<typeof SessionSpec>;

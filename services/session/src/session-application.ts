@@ -16,6 +16,7 @@ import { UnavailableError } from '@margay/errors';
 import { accessHandlers } from './access/access.grpc';
 import { AccessService } from './access/access.service';
 import { AttachmentsService } from './attachments/attachments.service';
+import { BindingService } from './binding/binding.service';
 import { passingFault } from './commits/commit-faults';
 import { publishCommit } from './commits/live';
 import { SessionLog } from './commits/session-log';
@@ -33,7 +34,10 @@ import { FilesService } from './projects/files.service';
 import { ManagedProjects } from './projects/managed-projects';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
+import { Repositories } from './projects/repositories';
 import { SandboxIsolation } from './projects/sandbox-isolation';
+import { worktreeSweep } from './projects/worktree-sweep';
+import { WorktreesService } from './projects/worktrees.service';
 import { questionSweep } from './questions/question-expiry';
 import { QuestionsService } from './questions/questions.service';
 import { openSecrets } from './secrets/open-secrets';
@@ -101,7 +105,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal);
     const secrets = await openSecrets({ kekFile: config.MARGAY_KEK_FILE, rows, log, bus, logger });
     const managed = new ManagedProjects(rows.projects);
-    const projects = new ProjectsService(config, managed);
+    const repositories = new Repositories(executor, logger);
+    const projects = new ProjectsService(config, { managed, worktrees: rows.worktrees, repositories });
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
     const generation = storeGenerationOf(config.MARGAY_MONGODB_DATABASE);
@@ -125,6 +130,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       refersTo: (tenantId, blobId, sessionId) => store.refersTo(tenantId, blobId, sessionId),
     });
     const files = new FilesService({ log, projects, attachments, executor });
+    const worktrees = new WorktreesService({ ...rows, projects, executor });
+    const binding = new BindingService({ ...runPorts, effects });
     const sessions = new SessionsService({ ...runPorts, effects, tags: rows.tags, attachments });
     const recovery = new RecoveryService(runPorts);
     const questions = new QuestionsService({ ...runPorts, questions: rows.questions });
@@ -143,7 +150,12 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
         onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
       },
-      [questionSweep({ log, runs: rows.runs, logger }), dispatch.reminders.sweep, secrets.sweep],
+      [
+        questionSweep({ log, runs: rows.runs, logger }),
+        dispatch.reminders.sweep,
+        secrets.sweep,
+        worktreeSweep({ rows: rows.worktrees, worktrees, logger }),
+      ],
     );
 
     const effectsUnderWay = new WorkWatch();
@@ -180,6 +192,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
             positions: dispatch.positions,
             attachments,
             files,
+            worktrees,
+            binding,
           }),
         ),
       )

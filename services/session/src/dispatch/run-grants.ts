@@ -1,5 +1,5 @@
 import type { RunGrant } from '@margay/contracts';
-import type { Head, HeadRun } from '@margay/log';
+import { bindingOf, type Head, type HeadRun } from '@margay/log';
 import type { KeyRing } from '@margay/platform';
 import type { ProjectsService } from '../projects/projects.service';
 
@@ -21,7 +21,7 @@ export class RunGrants {
       epoch,
       storeGeneration: this.storeGeneration,
       principal: run.principal,
-      workspace: this.projects.workspaceOf(head.binding),
+      workspace: this.projects.workspaceOf(bindingOf(head)),
     };
     return this.keys.signRunGrant(grant);
   }

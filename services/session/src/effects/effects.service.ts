@@ -4,7 +4,9 @@ import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform'
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import { rowOfRun, type RunRepository } from '../dispatch/run.repository';
 import type { QuestionRepository } from '../questions/question.repository';
-import type { SessionRepository } from './session.repository';
+import { parseWorktreeId } from '../projects/worktree-id';
+import type { WorktreeRepository } from '../projects/worktree.repository';
+import { projectsOf, type SessionRepository } from './session.repository';
 
 /** How long the fence of a sandbox may take before it is left to the janitor. */
 const FENCE_TIMEOUT_MS = 1_000;
@@ -15,6 +17,7 @@ export interface EffectsPorts {
   sessions: SessionRepository;
   runs: RunRepository;
   questions: QuestionRepository;
+  worktrees: Pick<WorktreeRepository, 'mayBeIdle'>;
   executor: GrpcClient<typeof executorPb.ExecutorDefinition>;
   logger: Logger;
 }
@@ -74,10 +77,12 @@ export class EffectsService {
     switch (effect.kind) {
       case 'session':
         await this.ports.sessions.project(document.head);
-        if (document.head.terminated) await this.release(document);
+        if (document.head.terminated) await this.ended(document);
         return;
       case 'run':
         return this.ports.runs.project(rowOfRun(document.head, effect.runId, effect.epoch));
+      case 'leave':
+        return this.release(document, effect.epoch);
       case 'fence':
         return this.fence(document, effect);
       case 'question':
@@ -85,10 +90,18 @@ export class EffectsService {
     }
   }
 
-  /** A session that is over needs no sandbox; its workspace stays. */
-  private async release({ sessionId, tenantId }: CommitDocument): Promise<void> {
+  /** A session that is over needs no sandbox; its workspace stays, unless it was the last one in a worktree. */
+  private async ended(document: CommitDocument): Promise<void> {
+    const { tenantId, head } = document;
+    await this.release(document);
+    for (const project of projectsOf(head).filter((name) => parseWorktreeId(name)))
+      await this.ports.worktrees.mayBeIdle(tenantId, project, new Date());
+  }
+
+  /** @param upToEpoch a sandbox that a later owner got is none of ours any more */
+  private async release({ sessionId, tenantId }: CommitDocument, upToEpoch?: number): Promise<void> {
     const principal = systemPrincipal('session', tenantId);
-    await this.ports.executor.release({ sessionId }, { principal, timeoutMs: RELEASE_TIMEOUT_MS });
+    await this.ports.executor.release({ sessionId, upToEpoch }, { principal, timeoutMs: RELEASE_TIMEOUT_MS });
   }
 
   private async fence(document: CommitDocument, effect: Effect & { kind: 'fence' }): Promise<void> {

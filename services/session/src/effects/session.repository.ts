@@ -46,6 +46,7 @@ export class SessionRepository {
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ tenantId: 1, createdTs: -1 }, { name: 'tenant_created_v1' });
     await this.rows.createIndex({ tenantId: 1, owner: 1, createdTs: -1 }, { name: 'tenant_owner_created_v1' });
+    await this.rows.createIndex({ tenantId: 1, projects: 1 }, { name: 'tenant_projects_v1' });
     await this.rows.createIndex({ isRunning: 1, _id: 1 }, { name: 'running_v1' });
   }
 
@@ -87,6 +88,16 @@ export class SessionRepository {
     return this.rows.find({ _id: { $in: sessionIds } }).project<Pick<SessionRow, '_id' | 'c' | 'stateJson'>>({ c: 1, stateJson: 1 }).toArray(); // prettier-ignore
   }
 
+  /** Sessions that are bound to a project, or have a run active that may work there. */
+  async usersOf(tenantId: string, project: string): Promise<{ isRunning: boolean; isTerminated: boolean }[]> {
+    const rows = await this.rows.find({ tenantId, projects: project }).toArray();
+    return rows.flatMap(({ isRunning, stateJson, contextJson }) => {
+      const context = JSON.parse(contextJson) as { project?: unknown };
+      const { terminated } = JSON.parse(stateJson) as { terminated?: boolean };
+      return isRunning || context.project === project ? [{ isRunning, isTerminated: terminated === true }] : [];
+    });
+  }
+
   /** Newest first; sessions that never had a run are hidden. */
   list(query: SessionQuery): Promise<SessionRow[]> {
     const filter: Filter<SessionRow> = {
@@ -97,6 +108,11 @@ export class SessionRepository {
     };
     return this.rows.find(filter).sort({ createdTs: -1 }).skip(query.offset).limit(query.limit).toArray();
   }
+}
+
+/** Every project that the session is or was bound to, the present one last. */
+export function projectsOf({ formerProjects = [], binding }: Head): string[] {
+  return binding.project === null ? formerProjects : [...formerProjects, binding.project];
 }
 
 /** What the row of a session says; a pure function of its head. */
@@ -112,7 +128,7 @@ export function sessionRowOf(head: Head): SessionRow {
     title: head.title,
     hasRun: head.runNo > 0,
     isRunning: head.run !== null,
-    projects: head.binding.project === null ? [] : [head.binding.project],
+    projects: projectsOf(head),
     contextJson: JSON.stringify(head.context),
     stateJson: JSON.stringify(sessionState(head)),
   };

@@ -1,11 +1,12 @@
 import type { executorPb, Principal, sessionsPb } from '@margay/contracts';
 import { isMargayError, NotFoundError } from '@margay/errors';
-import type { Head } from '@margay/log';
+import { bindingOf, type Head } from '@margay/log';
 import { systemPrincipal, type GrpcClient } from '@margay/platform';
 import { requireAccess } from '../access/access-rules';
 import type { AttachmentsService } from '../attachments/attachments.service';
 import type { SessionLog } from '../commits/session-log';
 import type { ProjectsService } from './projects.service';
+import { parseWorktreeId } from './worktree-id';
 
 type Executor = Pick<GrpcClient<typeof executorPb.ExecutorDefinition>, 'listFiles' | 'listBranches'>;
 
@@ -34,7 +35,7 @@ export class FilesService {
   async list(principal: Principal, request: sessionsPb.ListFilesRequest): Promise<sessionsPb.ListFilesResponse> {
     const { sessionId, project, query, limit } = request;
     const head = sessionId === '' ? undefined : await this.headOf(principal, sessionId);
-    const binding = head && isBound(head) ? head.binding : await this.bindingOf(principal.tenantId, project);
+    const binding = head && isBound(head) ? bindingOf(head) : await this.bindingOf(principal.tenantId, project);
     if (!head && !binding) return NOTHING;
     const attachments = head ? await this.ports.attachments.names(head.tenantId, head.sessionId) : [];
     const workspace = this.ports.projects.workspaceOf(binding ?? { project: null, cwd: null });
@@ -47,13 +48,16 @@ export class FilesService {
 
   /** @throws NotFoundError `project_not_found` */
   async branches({ tenantId }: Principal, named: string): Promise<sessionsPb.ListBranchesResponse> {
-    const binding = await this.bindingOf(tenantId, named);
+    const found = await this.bindingOf(tenantId, named);
+    // A worktree has the repository of its project; only what it has checked out is its own.
+    const worktree = parseWorktreeId(found?.project ?? '');
+    const binding = worktree ? { project: worktree.parent, cwd: null } : found;
     if (!binding) throw new NotFoundError('project_not_found', `project ${named.slice(0, 64)} not found`);
     const asked = { workspaceJson: JSON.stringify(this.ports.projects.workspaceOf(binding)) };
     const options = { principal: systemPrincipal('session', tenantId), timeoutMs: ASK_TIMEOUT_MS };
     try {
-      const found = await this.ports.executor.listBranches(asked, options);
-      return { ...found, reason: found.isGit ? '' : 'not_git' };
+      const repository = await this.ports.executor.listBranches(asked, options);
+      return { ...repository, reason: repository.isGit ? '' : 'not_git' };
     } catch (error) {
       if (isMargayError(error) && error.reason === 'workspace_missing') return MISSING;
       throw error;
@@ -73,6 +77,7 @@ export class FilesService {
   }
 }
 
-function isBound({ binding }: Head): boolean {
+function isBound(head: Head): boolean {
+  const binding = bindingOf(head);
   return binding.project !== null || binding.cwd !== null;
 }

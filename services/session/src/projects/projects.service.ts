@@ -5,6 +5,10 @@ import { InvalidArgumentError, PermissionDeniedError } from '@margay/errors';
 import { distance } from 'fastest-levenshtein';
 import type { SessionConfig } from '../config';
 import { bindingName, managedIdIn, type ManagedProjects } from './managed-projects';
+import { aliasesOf, meantBy, type Named } from './project-names';
+import type { Placed, Remote, Repositories } from './repositories';
+import { parseWorktreeId } from './worktree-id';
+import type { WorktreeRepository, WorktreeRow } from './worktree.repository';
 
 export interface Binding {
   project: string | null;
@@ -22,35 +26,50 @@ export interface ProjectView {
   is_worktree?: boolean;
   parent_project_id?: string | null;
   branch?: string | null;
+  repo?: Remote;
+  aliases?: string[];
 }
 
 type ProjectsConfig = Pick<SessionConfig, 'MARGAY_PROJECTS' | 'MARGAY_ALLOW_EXTERNAL_CWD'>;
+
+export interface ProjectsPorts {
+  managed: Pick<ManagedProjects, 'find' | 'list'>;
+  worktrees: Pick<WorktreeRepository, 'find' | 'list'>;
+  repositories: Pick<Repositories, 'of'>;
+}
 
 /** Projects of the configuration and of the tenant, and which workspace a session's binding means. */
 export class ProjectsService {
   constructor(
     private readonly config: ProjectsConfig,
-    private readonly managed: Pick<ManagedProjects, 'find' | 'list'>,
+    private readonly ports: ProjectsPorts,
   ) {}
 
   async list(tenantId: string): Promise<ProjectView[]> {
-    const managed = (await this.managed.list(tenantId)).map(viewOf);
-    const entries = Object.entries(this.config.MARGAY_PROJECTS);
-    const configured = await Promise.all(
-      entries.map(async ([name, { path, description }]) => ({
-        name,
-        path,
-        description,
-        available: await isFolder(path),
-        source: 'config' as const,
-      })),
+    const managed = await this.ports.managed.list(tenantId);
+    const named = await this.named(tenantId, managed);
+    const repositoryOf = (project: string) => {
+      const found = named.find((one) => one.project === project);
+      if (!found?.remote) return {};
+      const aliases = aliasesOf(found, named);
+      return { repo: found.remote, ...(aliases.length === 0 ? {} : { aliases }) };
+    };
+    const configured = Object.entries(this.config.MARGAY_PROJECTS).map(async ([name, { path, description }]) => ({
+      ...{ name, path, description, available: await isFolder(path), source: 'config' as const },
+      ...repositoryOf(name),
+    }));
+    const own = managed.map((project) => ({ ...viewOf(project), ...repositoryOf(bindingName(project.project_id)) }));
+    const shown = new Set([...Object.keys(this.config.MARGAY_PROJECTS), ...own.map(({ project_id: id }) => `managed:${id}`)]); // prettier-ignore
+    const worktrees = (await this.ports.worktrees.list(tenantId)).filter(
+      ({ parent, state }) => state === 'live' && shown.has(parent),
     );
-    return [...configured, ...managed];
+    return [...(await Promise.all(configured)), ...own, ...worktrees.map((row) => this.viewOfWorktree(row))];
   }
 
   /**
    * Checks what a request names as its workspace.
-   * @throws InvalidArgumentError `unknown_project`, `cwd_invalid`; PermissionDeniedError `cwd_forbidden`
+   * @throws InvalidArgumentError `unknown_project`, `cwd_invalid`; FailedPreconditionError `ambiguous_project`;
+   *   PermissionDeniedError `cwd_forbidden`
    */
   async bind(tenantId: string, project: string, cwd: string): Promise<Binding> {
     if (cwd !== '') return { project: null, cwd: await this.externalFolder(cwd) };
@@ -60,18 +79,78 @@ export class ProjectsService {
     return { project: found, cwd: null };
   }
 
-  /** What a binding calls the project that a request names; undefined where there is none. */
+  /**
+   * What a binding calls the project that a request names, in any form; undefined where there is none.
+   * @throws FailedPreconditionError `ambiguous_project`
+   */
   async find(tenantId: string, named: string): Promise<string | undefined> {
+    if (named === '' || named === 'auto') return undefined;
     if (Object.hasOwn(this.config.MARGAY_PROJECTS, named)) return named;
-    const id = await this.managed.find(tenantId, named);
-    return id === undefined ? undefined : bindingName(id);
+    const id = await this.ports.managed.find(tenantId, named);
+    if (id !== undefined) return bindingName(id);
+    const worktree = parseWorktreeId(named);
+    if (worktree) {
+      const row = await this.ports.worktrees.find(tenantId, named);
+      return row?.state === 'live' && (await this.find(tenantId, worktree.parent)) !== undefined ? named : undefined;
+    }
+    if (named.startsWith('managed:')) return undefined;
+    return meantBy(named, await this.named(tenantId, await this.ports.managed.list(tenantId)))?.project;
   }
 
   workspaceOf({ project, cwd }: Binding): RunGrant['workspace'] {
+    const worktree = cwd === null && project !== null ? parseWorktreeId(project) : undefined;
+    if (worktree && !Object.hasOwn(this.config.MARGAY_PROJECTS, project ?? '')) {
+      const of = this.workspaceOf({ project: worktree.parent, cwd: null });
+      if (of.kind === 'project' || of.kind === 'path') return { kind: 'worktree', of, slug: worktree.slug };
+    }
     const projectId = cwd === null && project !== null ? managedIdIn(project) : undefined;
     if (projectId !== undefined) return { kind: 'project', projectId };
     const path = cwd ?? (project === null ? undefined : this.config.MARGAY_PROJECTS[project]?.path);
     return path === undefined ? { kind: 'own' } : { kind: 'path', path };
+  }
+
+  /** How people call a project that a binding names. */
+  nameOf(project: string): string {
+    return parseWorktreeId(project)?.slug ?? project;
+  }
+
+  /** Where sandboxes of a project, or people, find its files. */
+  pathOf(project: string): string {
+    return this.config.MARGAY_PROJECTS[project]?.path ?? INSIDE;
+  }
+
+  /** What a context says of the repository that a binding leads to, as far as it is known. */
+  async repositoryOf(tenantId: string, project: string): Promise<{ repo?: string; branch?: string }> {
+    const worktree = parseWorktreeId(project);
+    const shared = worktree?.parent ?? project;
+    const placed = { project: shared, workspace: this.workspaceOf({ project: shared, cwd: null }) };
+    const found = (await this.ports.repositories.of(tenantId, [placed])).get(shared);
+    const row = worktree && (await this.ports.worktrees.find(tenantId, project));
+    const branch = row?.branch ?? found?.branch ?? '';
+    return {
+      ...(found?.remote ? { repo: `${found.remote.owner}/${found.remote.name}` } : {}),
+      ...(branch === '' ? {} : { branch }),
+    };
+  }
+
+  private async named(tenantId: string, managed: readonly ManagedProject[]): Promise<Named[]> {
+    const configured = Object.keys(this.config.MARGAY_PROJECTS).map((name) => ({ project: name, name }));
+    const own = managed.map(({ project_id: id, name }) => ({ project: bindingName(id), name }));
+    const all = [...configured, ...own];
+    const placed: Placed[] = all.map(({ project }) => ({
+      project,
+      workspace: this.workspaceOf({ project, cwd: null }),
+    }));
+    const found = await this.ports.repositories.of(tenantId, placed);
+    return all.map((one) => ({ ...one, remote: found.get(one.project)?.remote }));
+  }
+
+  private viewOfWorktree({ worktreeId, parent, slug, branch }: WorktreeRow): ProjectView {
+    const base = this.pathOf(parent);
+    const shown = { name: branch, path: `${base}/.margay/worktrees/${slug}`, description: '', available: true };
+    const parentId = managedIdIn(parent) ?? parent;
+    const kin = { project_id: worktreeId, is_worktree: true, parent_project_id: parentId, branch };
+    return { ...shown, source: 'managed', ...kin };
   }
 
   private async externalFolder(cwd: string): Promise<string> {
@@ -94,6 +173,9 @@ export class ProjectsService {
     return `unknown project '${project}'${nearest === undefined ? '' : `; did you mean '${nearest}'?`}`;
   }
 }
+
+/** Where sandboxes show a workspace. */
+const INSIDE = '/workspace';
 
 function viewOf({ name, path, description, ...record }: ManagedProject): ProjectView {
   const { project_id, is_worktree, parent_project_id, branch } = record;

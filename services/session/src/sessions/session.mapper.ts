@@ -1,6 +1,6 @@
 import { isoMicros, SessionState, type SessionSummary, type sessionsPb } from '@margay/contracts';
 import { sessionState, titleOf, type CommitDocument, type Head } from '@margay/log';
-import type { SessionRow } from '../effects/session.repository';
+import { projectsOf, type SessionRow } from '../effects/session.repository';
 
 /** Origin by the prefix or form of a session's tag. */
 const ORIGIN_BY_PREFIX: [string, string][] = [
@@ -38,7 +38,7 @@ export function summaryOfHead(head: Head, queuePosition?: number): SessionSummar
     createdTs: head.createdTs,
     updatedTs: head.ts,
     tag: head.tag,
-    projects: head.binding.project === null ? [] : [head.binding.project],
+    projects: projectsOf(head),
     context: head.context,
     state: { ...sessionState(head), ...placed(queuePosition) },
   });

@@ -1,6 +1,7 @@
 import type { Principal, sessionsPb } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
+import type { BindingService } from '../binding/binding.service';
 import type { AttachmentsService } from '../attachments/attachments.service';
 import { mayAccess, requireAccess, seesAllSessions } from '../access/access-rules';
 import type { MongoBlobStore } from '../commits/mongo-blob-store';
@@ -12,6 +13,7 @@ import type { FilesService } from '../projects/files.service';
 import type { ManagedProjects } from '../projects/managed-projects';
 import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
+import type { WorktreesService } from '../projects/worktrees.service';
 import type { QuestionsService } from '../questions/questions.service';
 import type { RecoveryService } from './recovery.service';
 import { verifySession } from '../upkeep/verify';
@@ -35,6 +37,8 @@ export interface SessionsGrpcPorts {
   positions: QueuePositions;
   attachments: AttachmentsService;
   files: FilesService;
+  worktrees: WorktreesService;
+  binding: BindingService;
 }
 
 /** Lists end here, with or without a limit: more is paged. A message of 8 MB holds so many of the largest heads. */
@@ -106,6 +110,11 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       return { attachmentJson: JSON.stringify(await ports.attachments.add(context.principal(), request)) };
     },
     listFiles: (request, context) => ports.files.list(context.principal(), request),
+    getSpec: ({ sessionId }, context) => ports.binding.spec(context.principal(), sessionId),
+    bindProject: (request, context) => ports.binding.bind(context.principal(), request),
+    listWorktrees: ({ project }, context) => ports.worktrees.list(context.principal(), project),
+    createWorktree: (request, context) => ports.worktrees.create(context.principal(), request),
+    deleteWorktree: (request, context) => ports.worktrees.delete(context.principal(), request),
     listBranches: ({ project }, context) => ports.files.branches(context.principal(), project),
     async listProjects(_, context) {
       const { tenantId } = context.principal();

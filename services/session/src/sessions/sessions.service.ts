@@ -16,6 +16,7 @@ import { mayAccess, requireAccess, requireDriver } from '../access/access-rules'
 import type { AttachmentsService } from '../attachments/attachments.service';
 import { rejectionError, type SessionLog } from '../commits/session-log';
 import type { EffectsService } from '../effects/effects.service';
+import { parseWorktreeId } from '../projects/worktree-id';
 import { commitIdOf, newSessionId } from './request-ids';
 import {
   ANY_RUN,
@@ -216,6 +217,8 @@ export class SessionsService {
     const { projects } = this.ports;
     const { tenantId } = principal;
     const binding = await projects.bind(tenantId, (await projects.find(tenantId, named)) ?? '', cwd);
+    const isWorktree = binding.project !== null && parseWorktreeId(binding.project) !== undefined;
+    const repository = isWorktree ? await projects.repositoryOf(tenantId, binding.project ?? '') : {};
     return {
       kind: 'create',
       commitId:
@@ -232,6 +235,7 @@ export class SessionsService {
         ...(request.mode ? { mode: request.mode } : {}),
         ...(named === '' || named === 'auto' || cwd !== '' ? {} : { project: named }),
         ...boundContext(binding),
+        ...repository,
         ...(request.hasCapabilities ? { client_capabilities: request.capabilities } : {}),
         ...(request.surface ? { surface: request.surface } : {}),
       },

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { accessPb, executorPb, runnersPb, sessionsPb, type Principal } from '@margay/contracts';
+import { accessPb, executorPb, runnersPb, secretsPb, sessionsPb, type Principal } from '@margay/contracts';
 import { FailedPreconditionError } from '@margay/errors';
 import { ensureKekFile, freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
 import {
@@ -19,6 +19,7 @@ import {
 import { MongoConnection } from '@margay/platform/mongo';
 import type { Db } from 'mongodb';
 import { startSession } from '../start';
+import { FakeWorktrees } from './fake-worktrees';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
 
@@ -26,6 +27,9 @@ export interface Replica {
   sessions: GrpcClient<typeof sessionsPb.SessionsDefinition>;
   access: GrpcClient<typeof accessPb.AccessDefinition>;
   runners: GrpcClient<typeof runnersPb.RunnersDefinition>;
+  /** As the gateway, and as the proxy that uses them. */
+  secrets: GrpcClient<typeof secretsPb.SecretsDefinition>;
+  egressSecrets: GrpcClient<typeof secretsPb.SecretsDefinition>;
   management: ManagementServer;
   stop(): Promise<void>;
 }
@@ -34,12 +38,18 @@ export interface Replica {
 export class SessionHarness {
   readonly fences: executorPb.FenceSessionRequest[] = [];
   readonly listed: executorPb.ListFilesRequest[] = [];
+  /** Working trees as tool-executor says that there are. */
+  readonly git = new FakeWorktrees();
+  /** Sandboxes that were ended because their session works elsewhere. */
+  readonly left: { sessionId: string; upToEpoch: number }[] = [];
   /** Sessions whose sandbox was ended. */
   readonly released: string[] = [];
   readonly owner: Principal = principalOf('default', 'user:ada', 'owner');
   sessions!: GrpcClient<typeof sessionsPb.SessionsDefinition>;
   access!: GrpcClient<typeof accessPb.AccessDefinition>;
   runners!: GrpcClient<typeof runnersPb.RunnersDefinition>;
+  secrets!: Replica['secrets'];
+  egressSecrets!: Replica['egressSecrets'];
   /** Whether tool-executor takes fences. */
   isExecutorUp = true;
   /** How tool-executor says that it isolates. */
@@ -56,7 +66,7 @@ export class SessionHarness {
     this.directory = await mkdtemp(join(tmpdir(), 'margay-session-'));
     this.servers = await openServers({ directory: this.directory, allow: TEST_SOURCES });
     const keysDirectory = join(this.directory, 'keys');
-    await generateKeys(keysDirectory, ['gateway', 'session', 'agent-runner', 'tool-executor']);
+    await generateKeys(keysDirectory, ['gateway', 'session', 'agent-runner', 'tool-executor', 'egress']);
     const kekFile = join(this.directory, 'kek.json');
     await ensureKekFile(kekFile);
     const [sessionPort, executorPort] = await freePorts(2);
@@ -106,6 +116,11 @@ export class SessionHarness {
     const environment = { ...this.environment, MARGAY_SESSION_LISTEN: address, ...overrides };
     const service = await startSession(environment, { logger, management });
     return { ...(await this.clientsOf(address)), management, stop: () => service.close() };
+  }
+
+  /** Where the broker is. */
+  get natsUrl(): string {
+    return this.servers.nats.url;
   }
 
   /** The database itself. */
@@ -165,14 +180,17 @@ export class SessionHarness {
     return state;
   }
 
-  private async clientsOf(address: string): Promise<Pick<Replica, 'sessions' | 'access' | 'runners'>> {
+  private async clientsOf(address: string): Promise<Omit<Replica, 'management' | 'stop'>> {
     const keysDirectory = join(this.directory, 'keys');
     const gateway = await KeyRing.load(keysDirectory, 'gateway');
     const runner = await KeyRing.load(keysDirectory, 'agent-runner');
+    const egress = await KeyRing.load(keysDirectory, 'egress');
     const clients = {
       sessions: grpcClient(sessionsPb.SessionsDefinition, address, { keys: gateway, logger }),
       access: grpcClient(accessPb.AccessDefinition, address, { keys: gateway, logger }),
       runners: grpcClient(runnersPb.RunnersDefinition, address, { keys: runner, logger }),
+      secrets: grpcClient(secretsPb.SecretsDefinition, address, { keys: gateway, logger }),
+      egressSecrets: grpcClient(secretsPb.SecretsDefinition, address, { keys: egress, logger }),
     };
     this.closers.push(...Object.values(clients).map((client) => () => client.close()));
     return clients;
@@ -199,9 +217,15 @@ export class SessionHarness {
         this.listed.push(request);
         return Promise.resolve({ files: ['src/a.ts'], stale: false, truncated: false });
       },
-      release: ({ sessionId }) => {
+      listWorktrees: () => Promise.resolve({ isGit: true, worktrees: this.git.worktrees, stale: false }),
+      addWorktree: (request) => this.git.add(request),
+      removeWorktree: (request) => this.git.remove(request),
+      describeWorkspaces: ({ workspacesJson }) =>
+        Promise.resolve({ workspaces: workspacesJson.map((json) => this.git.describe(json)) }),
+      release: ({ sessionId, upToEpoch }) => {
         if (!this.isExecutorUp) return refuse();
         this.released.push(sessionId);
+        if (upToEpoch !== undefined) this.left.push({ sessionId, upToEpoch });
         return Promise.resolve({});
       },
       fenceSession: (request) => {

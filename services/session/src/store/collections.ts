@@ -9,6 +9,7 @@ import { RunnerRepository } from '../dispatch/runner.repository';
 import { SessionRepository } from '../effects/session.repository';
 import { LeaseRepository } from '@margay/platform';
 import { ManagedProjectRepository } from '../projects/managed-project.repository';
+import { WorktreeRepository } from '../projects/worktree.repository';
 import { QuestionRepository } from '../questions/question.repository';
 import { DataKeyRepository } from '../secrets/data-key.repository';
 import { SecretRepository } from '../secrets/secret.repository';
@@ -29,6 +30,7 @@ export interface Rows {
   access: AccessRepository;
   attachments: AttachmentRepository;
   projects: ManagedProjectRepository;
+  worktrees: WorktreeRepository;
   secrets: SecretRepository;
   dataKeys: DataKeyRepository;
 }
@@ -56,11 +58,12 @@ export async function openCollections(db: Db, instance: string, version?: string
     access: new AccessRepository(db.collection('tenants'), db.collection('members'), db.collection('keys')),
     attachments: new AttachmentRepository(db.collection('attachments')),
     projects: new ManagedProjectRepository(db.collection('projects')),
+    worktrees: new WorktreeRepository(db.collection('worktrees')),
     secrets: new SecretRepository(db.collection('secrets')),
     dataKeys: new DataKeyRepository(db.collection('tenants')),
   };
-  const { sessions, runs, access, tags, forks, attachments, projects, secrets } = rows;
-  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects, secrets])
+  const { sessions, runs, access, tags, forks, attachments, projects, worktrees, secrets } = rows;
+  for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects, worktrees, secrets])
     await owner.createIndexes();
   return { store, blobs, leases: new LeaseRepository(db.collection('leases'), instance), rows };
 }

@@ -138,6 +138,68 @@ export interface ListFilesResponse {
   currentBranch: string;
   /** Checked out here or in a worktree. */
   branchesInUse: string[];
+  /** That of the remote, where it is known. */
+  defaultBranch: string;
+  /** Working trees beside this one. */
+  worktrees: Worktree[];
+  /** Where the repository is shared with others; without credentials. */
+  remoteHost: string;
+  remoteOwner: string;
+  remoteName: string;
+  /** Paths of what agents are told and given; all of them are among the files. */
+  instructions: string[];
+  skills: string[];
+  agents: string[];
+  policies: string[];
+  monitors: string[];
+  /** SHA-256 of `.mcp.json`, and the names of the servers in it. */
+  mcpHash: string;
+  mcpServers: string[];
+}
+
+export interface WatchIndexRequest {
+}
+
+export interface WatchIndexResponse {
+  /** Absent: nothing has changed. */
+  index?: ListFilesResponse | undefined;
+}
+
+export interface Worktree {
+  /** Name of its folder below `.margay/worktrees`; empty for one that was made by hand elsewhere. */
+  slug: string;
+  path: string;
+  /** Empty where none is checked out. */
+  branch: string;
+  head: string;
+  /** Nothing would be lost with it. */
+  clean: boolean;
+}
+
+export interface AddWorktreeRequest {
+  slug: string;
+  branch: string;
+  /** Where the branch begins that is made; empty: it exists. */
+  base: string;
+}
+
+export interface AddWorktreeResponse {
+  worktree:
+    | Worktree
+    | undefined;
+  /** False: it was there. */
+  created: boolean;
+}
+
+export interface RemoveWorktreeRequest {
+  slug: string;
+  force: boolean;
+  deleteBranch: boolean;
+}
+
+export interface RemoveWorktreeResponse {
+  /** False: it was not there. */
+  removed: boolean;
 }
 
 export interface ShutdownRequest {
@@ -2101,7 +2163,27 @@ export const ListFilesRequest: MessageFns<ListFilesRequest> = {
 };
 
 function createBaseListFilesResponse(): ListFilesResponse {
-  return { files: [], isGit: false, head: "", truncated: false, branches: [], currentBranch: "", branchesInUse: [] };
+  return {
+    files: [],
+    isGit: false,
+    head: "",
+    truncated: false,
+    branches: [],
+    currentBranch: "",
+    branchesInUse: [],
+    defaultBranch: "",
+    worktrees: [],
+    remoteHost: "",
+    remoteOwner: "",
+    remoteName: "",
+    instructions: [],
+    skills: [],
+    agents: [],
+    policies: [],
+    monitors: [],
+    mcpHash: "",
+    mcpServers: [],
+  };
 }
 
 export const ListFilesResponse: MessageFns<ListFilesResponse> = {
@@ -2126,6 +2208,42 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
     }
     for (const v of message.branchesInUse) {
       writer.uint32(58).string(v!);
+    }
+    if (message.defaultBranch !== "") {
+      writer.uint32(66).string(message.defaultBranch);
+    }
+    for (const v of message.worktrees) {
+      Worktree.encode(v!, writer.uint32(74).fork()).join();
+    }
+    if (message.remoteHost !== "") {
+      writer.uint32(82).string(message.remoteHost);
+    }
+    if (message.remoteOwner !== "") {
+      writer.uint32(90).string(message.remoteOwner);
+    }
+    if (message.remoteName !== "") {
+      writer.uint32(98).string(message.remoteName);
+    }
+    for (const v of message.instructions) {
+      writer.uint32(106).string(v!);
+    }
+    for (const v of message.skills) {
+      writer.uint32(114).string(v!);
+    }
+    for (const v of message.agents) {
+      writer.uint32(122).string(v!);
+    }
+    for (const v of message.policies) {
+      writer.uint32(130).string(v!);
+    }
+    for (const v of message.monitors) {
+      writer.uint32(138).string(v!);
+    }
+    if (message.mcpHash !== "") {
+      writer.uint32(146).string(message.mcpHash);
+    }
+    for (const v of message.mcpServers) {
+      writer.uint32(154).string(v!);
     }
     return writer;
   },
@@ -2199,6 +2317,102 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
             message.branchesInUse.push(reader.string());
             continue;
           }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.defaultBranch = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.worktrees.push(Worktree.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.remoteHost = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.remoteOwner = reader.string();
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.remoteName = reader.string();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.instructions.push(reader.string());
+            continue;
+          }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.skills.push(reader.string());
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.agents.push(reader.string());
+            continue;
+          }
+          case 16: {
+            if (tag !== 130) {
+              break;
+            }
+
+            message.policies.push(reader.string());
+            continue;
+          }
+          case 17: {
+            if (tag !== 138) {
+              break;
+            }
+
+            message.monitors.push(reader.string());
+            continue;
+          }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.mcpHash = reader.string();
+            continue;
+          }
+          case 19: {
+            if (tag !== 154) {
+              break;
+            }
+
+            message.mcpServers.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2232,6 +2446,50 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
         : globalThis.Array.isArray(object?.branches_in_use)
         ? object.branches_in_use.map((e: any) => globalThis.String(e))
         : [],
+      defaultBranch: isSet(object.defaultBranch)
+        ? globalThis.String(object.defaultBranch)
+        : isSet(object.default_branch)
+        ? globalThis.String(object.default_branch)
+        : "",
+      worktrees: globalThis.Array.isArray(object?.worktrees)
+        ? object.worktrees.map((e: any) => Worktree.fromJSON(e))
+        : [],
+      remoteHost: isSet(object.remoteHost)
+        ? globalThis.String(object.remoteHost)
+        : isSet(object.remote_host)
+        ? globalThis.String(object.remote_host)
+        : "",
+      remoteOwner: isSet(object.remoteOwner)
+        ? globalThis.String(object.remoteOwner)
+        : isSet(object.remote_owner)
+        ? globalThis.String(object.remote_owner)
+        : "",
+      remoteName: isSet(object.remoteName)
+        ? globalThis.String(object.remoteName)
+        : isSet(object.remote_name)
+        ? globalThis.String(object.remote_name)
+        : "",
+      instructions: globalThis.Array.isArray(object?.instructions)
+        ? object.instructions.map((e: any) => globalThis.String(e))
+        : [],
+      skills: globalThis.Array.isArray(object?.skills)
+        ? object.skills.map((e: any) => globalThis.String(e))
+        : [],
+      agents: globalThis.Array.isArray(object?.agents)
+        ? object.agents.map((e: any) => globalThis.String(e))
+        : [],
+      policies: globalThis.Array.isArray(object?.policies) ? object.policies.map((e: any) => globalThis.String(e)) : [],
+      monitors: globalThis.Array.isArray(object?.monitors) ? object.monitors.map((e: any) => globalThis.String(e)) : [],
+      mcpHash: isSet(object.mcpHash)
+        ? globalThis.String(object.mcpHash)
+        : isSet(object.mcp_hash)
+        ? globalThis.String(object.mcp_hash)
+        : "",
+      mcpServers: globalThis.Array.isArray(object?.mcpServers)
+        ? object.mcpServers.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.mcp_servers)
+        ? object.mcp_servers.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -2258,6 +2516,42 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
     if (message.branchesInUse?.length) {
       obj.branchesInUse = message.branchesInUse;
     }
+    if (message.defaultBranch !== "") {
+      obj.defaultBranch = message.defaultBranch;
+    }
+    if (message.worktrees?.length) {
+      obj.worktrees = message.worktrees.map((e) => Worktree.toJSON(e));
+    }
+    if (message.remoteHost !== "") {
+      obj.remoteHost = message.remoteHost;
+    }
+    if (message.remoteOwner !== "") {
+      obj.remoteOwner = message.remoteOwner;
+    }
+    if (message.remoteName !== "") {
+      obj.remoteName = message.remoteName;
+    }
+    if (message.instructions?.length) {
+      obj.instructions = message.instructions;
+    }
+    if (message.skills?.length) {
+      obj.skills = message.skills;
+    }
+    if (message.agents?.length) {
+      obj.agents = message.agents;
+    }
+    if (message.policies?.length) {
+      obj.policies = message.policies;
+    }
+    if (message.monitors?.length) {
+      obj.monitors = message.monitors;
+    }
+    if (message.mcpHash !== "") {
+      obj.mcpHash = message.mcpHash;
+    }
+    if (message.mcpServers?.length) {
+      obj.mcpServers = message.mcpServers;
+    }
     return obj;
   },
 
@@ -2273,6 +2567,632 @@ export const ListFilesResponse: MessageFns<ListFilesResponse> = {
     message.branches = object.branches?.map((e) => e) || [];
     message.currentBranch = object.currentBranch ?? "";
     message.branchesInUse = object.branchesInUse?.map((e) => e) || [];
+    message.defaultBranch = object.defaultBranch ?? "";
+    message.worktrees = object.worktrees?.map((e) => Worktree.fromPartial(e)) || [];
+    message.remoteHost = object.remoteHost ?? "";
+    message.remoteOwner = object.remoteOwner ?? "";
+    message.remoteName = object.remoteName ?? "";
+    message.instructions = object.instructions?.map((e) => e) || [];
+    message.skills = object.skills?.map((e) => e) || [];
+    message.agents = object.agents?.map((e) => e) || [];
+    message.policies = object.policies?.map((e) => e) || [];
+    message.monitors = object.monitors?.map((e) => e) || [];
+    message.mcpHash = object.mcpHash ?? "";
+    message.mcpServers = object.mcpServers?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseWatchIndexRequest(): WatchIndexRequest {
+  return {};
+}
+
+export const WatchIndexRequest: MessageFns<WatchIndexRequest> = {
+  encode(_: WatchIndexRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchIndexRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchIndexRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): WatchIndexRequest {
+    return {};
+  },
+
+  toJSON(_: WatchIndexRequest): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<WatchIndexRequest>, I>>(base?: I): WatchIndexRequest {
+    return WatchIndexRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<WatchIndexRequest>, I>>(_: I): WatchIndexRequest {
+    const message = createBaseWatchIndexRequest();
+    return message;
+  },
+};
+
+function createBaseWatchIndexResponse(): WatchIndexResponse {
+  return { index: undefined };
+}
+
+export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
+  encode(message: WatchIndexResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.index !== undefined) {
+      ListFilesResponse.encode(message.index, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchIndexResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchIndexResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.index = ListFilesResponse.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): WatchIndexResponse {
+    return { index: isSet(object.index) ? ListFilesResponse.fromJSON(object.index) : undefined };
+  },
+
+  toJSON(message: WatchIndexResponse): unknown {
+    const obj: any = {};
+    if (message.index !== undefined) {
+      obj.index = ListFilesResponse.toJSON(message.index);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<WatchIndexResponse>, I>>(base?: I): WatchIndexResponse {
+    return WatchIndexResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<WatchIndexResponse>, I>>(object: I): WatchIndexResponse {
+    const message = createBaseWatchIndexResponse();
+    message.index = (object.index !== undefined && object.index !== null)
+      ? ListFilesResponse.fromPartial(object.index)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseWorktree(): Worktree {
+  return { slug: "", path: "", branch: "", head: "", clean: false };
+}
+
+export const Worktree: MessageFns<Worktree> = {
+  encode(message: Worktree, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.slug !== "") {
+      writer.uint32(10).string(message.slug);
+    }
+    if (message.path !== "") {
+      writer.uint32(18).string(message.path);
+    }
+    if (message.branch !== "") {
+      writer.uint32(26).string(message.branch);
+    }
+    if (message.head !== "") {
+      writer.uint32(34).string(message.head);
+    }
+    if (message.clean !== false) {
+      writer.uint32(40).bool(message.clean);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Worktree {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWorktree();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.slug = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.path = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.branch = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.head = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.clean = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Worktree {
+    return {
+      slug: isSet(object.slug) ? globalThis.String(object.slug) : "",
+      path: isSet(object.path) ? globalThis.String(object.path) : "",
+      branch: isSet(object.branch) ? globalThis.String(object.branch) : "",
+      head: isSet(object.head) ? globalThis.String(object.head) : "",
+      clean: isSet(object.clean) ? globalThis.Boolean(object.clean) : false,
+    };
+  },
+
+  toJSON(message: Worktree): unknown {
+    const obj: any = {};
+    if (message.slug !== "") {
+      obj.slug = message.slug;
+    }
+    if (message.path !== "") {
+      obj.path = message.path;
+    }
+    if (message.branch !== "") {
+      obj.branch = message.branch;
+    }
+    if (message.head !== "") {
+      obj.head = message.head;
+    }
+    if (message.clean !== false) {
+      obj.clean = message.clean;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<Worktree>, I>>(base?: I): Worktree {
+    return Worktree.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<Worktree>, I>>(object: I): Worktree {
+    const message = createBaseWorktree();
+    message.slug = object.slug ?? "";
+    message.path = object.path ?? "";
+    message.branch = object.branch ?? "";
+    message.head = object.head ?? "";
+    message.clean = object.clean ?? false;
+    return message;
+  },
+};
+
+function createBaseAddWorktreeRequest(): AddWorktreeRequest {
+  return { slug: "", branch: "", base: "" };
+}
+
+export const AddWorktreeRequest: MessageFns<AddWorktreeRequest> = {
+  encode(message: AddWorktreeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.slug !== "") {
+      writer.uint32(10).string(message.slug);
+    }
+    if (message.branch !== "") {
+      writer.uint32(18).string(message.branch);
+    }
+    if (message.base !== "") {
+      writer.uint32(26).string(message.base);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddWorktreeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddWorktreeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.slug = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.branch = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.base = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AddWorktreeRequest {
+    return {
+      slug: isSet(object.slug) ? globalThis.String(object.slug) : "",
+      branch: isSet(object.branch) ? globalThis.String(object.branch) : "",
+      base: isSet(object.base) ? globalThis.String(object.base) : "",
+    };
+  },
+
+  toJSON(message: AddWorktreeRequest): unknown {
+    const obj: any = {};
+    if (message.slug !== "") {
+      obj.slug = message.slug;
+    }
+    if (message.branch !== "") {
+      obj.branch = message.branch;
+    }
+    if (message.base !== "") {
+      obj.base = message.base;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AddWorktreeRequest>, I>>(base?: I): AddWorktreeRequest {
+    return AddWorktreeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AddWorktreeRequest>, I>>(object: I): AddWorktreeRequest {
+    const message = createBaseAddWorktreeRequest();
+    message.slug = object.slug ?? "";
+    message.branch = object.branch ?? "";
+    message.base = object.base ?? "";
+    return message;
+  },
+};
+
+function createBaseAddWorktreeResponse(): AddWorktreeResponse {
+  return { worktree: undefined, created: false };
+}
+
+export const AddWorktreeResponse: MessageFns<AddWorktreeResponse> = {
+  encode(message: AddWorktreeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.worktree !== undefined) {
+      Worktree.encode(message.worktree, writer.uint32(10).fork()).join();
+    }
+    if (message.created !== false) {
+      writer.uint32(16).bool(message.created);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddWorktreeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddWorktreeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.worktree = Worktree.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.created = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AddWorktreeResponse {
+    return {
+      worktree: isSet(object.worktree) ? Worktree.fromJSON(object.worktree) : undefined,
+      created: isSet(object.created) ? globalThis.Boolean(object.created) : false,
+    };
+  },
+
+  toJSON(message: AddWorktreeResponse): unknown {
+    const obj: any = {};
+    if (message.worktree !== undefined) {
+      obj.worktree = Worktree.toJSON(message.worktree);
+    }
+    if (message.created !== false) {
+      obj.created = message.created;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AddWorktreeResponse>, I>>(base?: I): AddWorktreeResponse {
+    return AddWorktreeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AddWorktreeResponse>, I>>(object: I): AddWorktreeResponse {
+    const message = createBaseAddWorktreeResponse();
+    message.worktree = (object.worktree !== undefined && object.worktree !== null)
+      ? Worktree.fromPartial(object.worktree)
+      : undefined;
+    message.created = object.created ?? false;
+    return message;
+  },
+};
+
+function createBaseRemoveWorktreeRequest(): RemoveWorktreeRequest {
+  return { slug: "", force: false, deleteBranch: false };
+}
+
+export const RemoveWorktreeRequest: MessageFns<RemoveWorktreeRequest> = {
+  encode(message: RemoveWorktreeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.slug !== "") {
+      writer.uint32(10).string(message.slug);
+    }
+    if (message.force !== false) {
+      writer.uint32(16).bool(message.force);
+    }
+    if (message.deleteBranch !== false) {
+      writer.uint32(24).bool(message.deleteBranch);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveWorktreeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveWorktreeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.slug = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.deleteBranch = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RemoveWorktreeRequest {
+    return {
+      slug: isSet(object.slug) ? globalThis.String(object.slug) : "",
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+      deleteBranch: isSet(object.deleteBranch)
+        ? globalThis.Boolean(object.deleteBranch)
+        : isSet(object.delete_branch)
+        ? globalThis.Boolean(object.delete_branch)
+        : false,
+    };
+  },
+
+  toJSON(message: RemoveWorktreeRequest): unknown {
+    const obj: any = {};
+    if (message.slug !== "") {
+      obj.slug = message.slug;
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    if (message.deleteBranch !== false) {
+      obj.deleteBranch = message.deleteBranch;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RemoveWorktreeRequest>, I>>(base?: I): RemoveWorktreeRequest {
+    return RemoveWorktreeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RemoveWorktreeRequest>, I>>(object: I): RemoveWorktreeRequest {
+    const message = createBaseRemoveWorktreeRequest();
+    message.slug = object.slug ?? "";
+    message.force = object.force ?? false;
+    message.deleteBranch = object.deleteBranch ?? false;
+    return message;
+  },
+};
+
+function createBaseRemoveWorktreeResponse(): RemoveWorktreeResponse {
+  return { removed: false };
+}
+
+export const RemoveWorktreeResponse: MessageFns<RemoveWorktreeResponse> = {
+  encode(message: RemoveWorktreeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.removed !== false) {
+      writer.uint32(8).bool(message.removed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveWorktreeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveWorktreeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.removed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RemoveWorktreeResponse {
+    return { removed: isSet(object.removed) ? globalThis.Boolean(object.removed) : false };
+  },
+
+  toJSON(message: RemoveWorktreeResponse): unknown {
+    const obj: any = {};
+    if (message.removed !== false) {
+      obj.removed = message.removed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RemoveWorktreeResponse>, I>>(base?: I): RemoveWorktreeResponse {
+    return RemoveWorktreeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RemoveWorktreeResponse>, I>>(object: I): RemoveWorktreeResponse {
+    const message = createBaseRemoveWorktreeResponse();
+    message.removed = object.removed ?? false;
     return message;
   },
 };
@@ -3566,6 +4486,32 @@ export const SandboxdDefinition = {
       requestType: ListFilesRequest as typeof ListFilesRequest,
       requestStream: false,
       responseType: ListFilesResponse as typeof ListFilesResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The same, again whenever it has changed; an empty message now and then says that it has not. */
+    watchIndex: {
+      name: "WatchIndex",
+      requestType: WatchIndexRequest as typeof WatchIndexRequest,
+      requestStream: false,
+      responseType: WatchIndexResponse as typeof WatchIndexResponse,
+      responseStream: true,
+      options: {},
+    },
+    /** Makes a working tree of the repository below `.margay/worktrees`, unless it is there; idempotent. */
+    addWorktree: {
+      name: "AddWorktree",
+      requestType: AddWorktreeRequest as typeof AddWorktreeRequest,
+      requestStream: false,
+      responseType: AddWorktreeResponse as typeof AddWorktreeResponse,
+      responseStream: false,
+      options: {},
+    },
+    removeWorktree: {
+      name: "RemoveWorktree",
+      requestType: RemoveWorktreeRequest as typeof RemoveWorktreeRequest,
+      requestStream: false,
+      responseType: RemoveWorktreeResponse as typeof RemoveWorktreeResponse,
       responseStream: false,
       options: {},
     },

@@ -159,8 +159,84 @@ export interface ListBranchesResponse {
   stale: boolean;
 }
 
+export interface ListWorktreesRequest {
+  /** `workspace` of a run grant. */
+  workspaceJson: string;
+}
+
+export interface ListWorktreesResponse {
+  isGit: boolean;
+  worktrees: Worktree[];
+  stale: boolean;
+}
+
+export interface Worktree {
+  /** Name of its folder below `.margay/worktrees`; empty for one that was made by hand elsewhere. */
+  slug: string;
+  /** As sandboxes of the workspace see it. */
+  path: string;
+  /** Empty where none is checked out. */
+  branch: string;
+  head: string;
+  /** Nothing would be lost with it. */
+  clean: boolean;
+}
+
+export interface AddWorktreeRequest {
+  workspaceJson: string;
+  slug: string;
+  branch: string;
+  /** Where the branch begins that is made; empty: it exists. */
+  base: string;
+}
+
+export interface AddWorktreeResponse {
+  worktree:
+    | Worktree
+    | undefined;
+  /** False: it was there. */
+  created: boolean;
+}
+
+export interface RemoveWorktreeRequest {
+  workspaceJson: string;
+  slug: string;
+  /** Also with changes that are stored nowhere else. */
+  force: boolean;
+  /** The branch goes with it. */
+  deleteBranch: boolean;
+}
+
+export interface RemoveWorktreeResponse {
+  /** False: it was not there. */
+  removed: boolean;
+}
+
+export interface DescribeWorkspacesRequest {
+  /** `workspace` of a run grant, each. */
+  workspacesJson: string[];
+}
+
+export interface DescribeWorkspacesResponse {
+  /** In the order in which they were asked for. */
+  workspaces: WorkspaceDescription[];
+}
+
+export interface WorkspaceDescription {
+  /** Somebody has looked there once. */
+  isKnown: boolean;
+  isGit: boolean;
+  currentBranch: string;
+  /** Where it is shared with others; empty: nowhere, or not in a form known to us. */
+  remoteHost: string;
+  remoteOwner: string;
+  remoteName: string;
+}
+
 export interface ReleaseRequest {
   sessionId: string;
+  /** Only if no later owner is known. */
+  upToEpoch?: number | undefined;
 }
 
 export interface ReleaseResponse {
@@ -2413,14 +2489,1047 @@ export const ListBranchesResponse: MessageFns<ListBranchesResponse> = {
   },
 };
 
+function createBaseListWorktreesRequest(): ListWorktreesRequest {
+  return { workspaceJson: "" };
+}
+
+export const ListWorktreesRequest: MessageFns<ListWorktreesRequest> = {
+  encode(message: ListWorktreesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workspaceJson !== "") {
+      writer.uint32(10).string(message.workspaceJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListWorktreesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListWorktreesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workspaceJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListWorktreesRequest {
+    return {
+      workspaceJson: isSet(object.workspaceJson)
+        ? globalThis.String(object.workspaceJson)
+        : isSet(object.workspace_json)
+        ? globalThis.String(object.workspace_json)
+        : "",
+    };
+  },
+
+  toJSON(message: ListWorktreesRequest): unknown {
+    const obj: any = {};
+    if (message.workspaceJson !== "") {
+      obj.workspaceJson = message.workspaceJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListWorktreesRequest>, I>>(base?: I): ListWorktreesRequest {
+    return ListWorktreesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListWorktreesRequest>, I>>(object: I): ListWorktreesRequest {
+    const message = createBaseListWorktreesRequest();
+    message.workspaceJson = object.workspaceJson ?? "";
+    return message;
+  },
+};
+
+function createBaseListWorktreesResponse(): ListWorktreesResponse {
+  return { isGit: false, worktrees: [], stale: false };
+}
+
+export const ListWorktreesResponse: MessageFns<ListWorktreesResponse> = {
+  encode(message: ListWorktreesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.isGit !== false) {
+      writer.uint32(8).bool(message.isGit);
+    }
+    for (const v of message.worktrees) {
+      Worktree.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.stale !== false) {
+      writer.uint32(24).bool(message.stale);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListWorktreesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListWorktreesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.isGit = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.worktrees.push(Worktree.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListWorktreesResponse {
+    return {
+      isGit: isSet(object.isGit)
+        ? globalThis.Boolean(object.isGit)
+        : isSet(object.is_git)
+        ? globalThis.Boolean(object.is_git)
+        : false,
+      worktrees: globalThis.Array.isArray(object?.worktrees)
+        ? object.worktrees.map((e: any) => Worktree.fromJSON(e))
+        : [],
+      stale: isSet(object.stale) ? globalThis.Boolean(object.stale) : false,
+    };
+  },
+
+  toJSON(message: ListWorktreesResponse): unknown {
+    const obj: any = {};
+    if (message.isGit !== false) {
+      obj.isGit = message.isGit;
+    }
+    if (message.worktrees?.length) {
+      obj.worktrees = message.worktrees.map((e) => Worktree.toJSON(e));
+    }
+    if (message.stale !== false) {
+      obj.stale = message.stale;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListWorktreesResponse>, I>>(base?: I): ListWorktreesResponse {
+    return ListWorktreesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListWorktreesResponse>, I>>(object: I): ListWorktreesResponse {
+    const message = createBaseListWorktreesResponse();
+    message.isGit = object.isGit ?? false;
+    message.worktrees = object.worktrees?.map((e) => Worktree.fromPartial(e)) || [];
+    message.stale = object.stale ?? false;
+    return message;
+  },
+};
+
+function createBaseWorktree(): Worktree {
+  return { slug: "", path: "", branch: "", head: "", clean: false };
+}
+
+export const Worktree: MessageFns<Worktree> = {
+  encode(message: Worktree, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.slug !== "") {
+      writer.uint32(10).string(message.slug);
+    }
+    if (message.path !== "") {
+      writer.uint32(18).string(message.path);
+    }
+    if (message.branch !== "") {
+      writer.uint32(26).string(message.branch);
+    }
+    if (message.head !== "") {
+      writer.uint32(34).string(message.head);
+    }
+    if (message.clean !== false) {
+      writer.uint32(40).bool(message.clean);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Worktree {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWorktree();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.slug = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.path = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.branch = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.head = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.clean = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Worktree {
+    return {
+      slug: isSet(object.slug) ? globalThis.String(object.slug) : "",
+      path: isSet(object.path) ? globalThis.String(object.path) : "",
+      branch: isSet(object.branch) ? globalThis.String(object.branch) : "",
+      head: isSet(object.head) ? globalThis.String(object.head) : "",
+      clean: isSet(object.clean) ? globalThis.Boolean(object.clean) : false,
+    };
+  },
+
+  toJSON(message: Worktree): unknown {
+    const obj: any = {};
+    if (message.slug !== "") {
+      obj.slug = message.slug;
+    }
+    if (message.path !== "") {
+      obj.path = message.path;
+    }
+    if (message.branch !== "") {
+      obj.branch = message.branch;
+    }
+    if (message.head !== "") {
+      obj.head = message.head;
+    }
+    if (message.clean !== false) {
+      obj.clean = message.clean;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<Worktree>, I>>(base?: I): Worktree {
+    return Worktree.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<Worktree>, I>>(object: I): Worktree {
+    const message = createBaseWorktree();
+    message.slug = object.slug ?? "";
+    message.path = object.path ?? "";
+    message.branch = object.branch ?? "";
+    message.head = object.head ?? "";
+    message.clean = object.clean ?? false;
+    return message;
+  },
+};
+
+function createBaseAddWorktreeRequest(): AddWorktreeRequest {
+  return { workspaceJson: "", slug: "", branch: "", base: "" };
+}
+
+export const AddWorktreeRequest: MessageFns<AddWorktreeRequest> = {
+  encode(message: AddWorktreeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workspaceJson !== "") {
+      writer.uint32(10).string(message.workspaceJson);
+    }
+    if (message.slug !== "") {
+      writer.uint32(18).string(message.slug);
+    }
+    if (message.branch !== "") {
+      writer.uint32(26).string(message.branch);
+    }
+    if (message.base !== "") {
+      writer.uint32(34).string(message.base);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddWorktreeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddWorktreeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workspaceJson = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.slug = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.branch = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.base = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AddWorktreeRequest {
+    return {
+      workspaceJson: isSet(object.workspaceJson)
+        ? globalThis.String(object.workspaceJson)
+        : isSet(object.workspace_json)
+        ? globalThis.String(object.workspace_json)
+        : "",
+      slug: isSet(object.slug) ? globalThis.String(object.slug) : "",
+      branch: isSet(object.branch) ? globalThis.String(object.branch) : "",
+      base: isSet(object.base) ? globalThis.String(object.base) : "",
+    };
+  },
+
+  toJSON(message: AddWorktreeRequest): unknown {
+    const obj: any = {};
+    if (message.workspaceJson !== "") {
+      obj.workspaceJson = message.workspaceJson;
+    }
+    if (message.slug !== "") {
+      obj.slug = message.slug;
+    }
+    if (message.branch !== "") {
+      obj.branch = message.branch;
+    }
+    if (message.base !== "") {
+      obj.base = message.base;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AddWorktreeRequest>, I>>(base?: I): AddWorktreeRequest {
+    return AddWorktreeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AddWorktreeRequest>, I>>(object: I): AddWorktreeRequest {
+    const message = createBaseAddWorktreeRequest();
+    message.workspaceJson = object.workspaceJson ?? "";
+    message.slug = object.slug ?? "";
+    message.branch = object.branch ?? "";
+    message.base = object.base ?? "";
+    return message;
+  },
+};
+
+function createBaseAddWorktreeResponse(): AddWorktreeResponse {
+  return { worktree: undefined, created: false };
+}
+
+export const AddWorktreeResponse: MessageFns<AddWorktreeResponse> = {
+  encode(message: AddWorktreeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.worktree !== undefined) {
+      Worktree.encode(message.worktree, writer.uint32(10).fork()).join();
+    }
+    if (message.created !== false) {
+      writer.uint32(16).bool(message.created);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AddWorktreeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAddWorktreeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.worktree = Worktree.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.created = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AddWorktreeResponse {
+    return {
+      worktree: isSet(object.worktree) ? Worktree.fromJSON(object.worktree) : undefined,
+      created: isSet(object.created) ? globalThis.Boolean(object.created) : false,
+    };
+  },
+
+  toJSON(message: AddWorktreeResponse): unknown {
+    const obj: any = {};
+    if (message.worktree !== undefined) {
+      obj.worktree = Worktree.toJSON(message.worktree);
+    }
+    if (message.created !== false) {
+      obj.created = message.created;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AddWorktreeResponse>, I>>(base?: I): AddWorktreeResponse {
+    return AddWorktreeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AddWorktreeResponse>, I>>(object: I): AddWorktreeResponse {
+    const message = createBaseAddWorktreeResponse();
+    message.worktree = (object.worktree !== undefined && object.worktree !== null)
+      ? Worktree.fromPartial(object.worktree)
+      : undefined;
+    message.created = object.created ?? false;
+    return message;
+  },
+};
+
+function createBaseRemoveWorktreeRequest(): RemoveWorktreeRequest {
+  return { workspaceJson: "", slug: "", force: false, deleteBranch: false };
+}
+
+export const RemoveWorktreeRequest: MessageFns<RemoveWorktreeRequest> = {
+  encode(message: RemoveWorktreeRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workspaceJson !== "") {
+      writer.uint32(10).string(message.workspaceJson);
+    }
+    if (message.slug !== "") {
+      writer.uint32(18).string(message.slug);
+    }
+    if (message.force !== false) {
+      writer.uint32(24).bool(message.force);
+    }
+    if (message.deleteBranch !== false) {
+      writer.uint32(32).bool(message.deleteBranch);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveWorktreeRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveWorktreeRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workspaceJson = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.slug = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.deleteBranch = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RemoveWorktreeRequest {
+    return {
+      workspaceJson: isSet(object.workspaceJson)
+        ? globalThis.String(object.workspaceJson)
+        : isSet(object.workspace_json)
+        ? globalThis.String(object.workspace_json)
+        : "",
+      slug: isSet(object.slug) ? globalThis.String(object.slug) : "",
+      force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+      deleteBranch: isSet(object.deleteBranch)
+        ? globalThis.Boolean(object.deleteBranch)
+        : isSet(object.delete_branch)
+        ? globalThis.Boolean(object.delete_branch)
+        : false,
+    };
+  },
+
+  toJSON(message: RemoveWorktreeRequest): unknown {
+    const obj: any = {};
+    if (message.workspaceJson !== "") {
+      obj.workspaceJson = message.workspaceJson;
+    }
+    if (message.slug !== "") {
+      obj.slug = message.slug;
+    }
+    if (message.force !== false) {
+      obj.force = message.force;
+    }
+    if (message.deleteBranch !== false) {
+      obj.deleteBranch = message.deleteBranch;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RemoveWorktreeRequest>, I>>(base?: I): RemoveWorktreeRequest {
+    return RemoveWorktreeRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RemoveWorktreeRequest>, I>>(object: I): RemoveWorktreeRequest {
+    const message = createBaseRemoveWorktreeRequest();
+    message.workspaceJson = object.workspaceJson ?? "";
+    message.slug = object.slug ?? "";
+    message.force = object.force ?? false;
+    message.deleteBranch = object.deleteBranch ?? false;
+    return message;
+  },
+};
+
+function createBaseRemoveWorktreeResponse(): RemoveWorktreeResponse {
+  return { removed: false };
+}
+
+export const RemoveWorktreeResponse: MessageFns<RemoveWorktreeResponse> = {
+  encode(message: RemoveWorktreeResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.removed !== false) {
+      writer.uint32(8).bool(message.removed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RemoveWorktreeResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRemoveWorktreeResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.removed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): RemoveWorktreeResponse {
+    return { removed: isSet(object.removed) ? globalThis.Boolean(object.removed) : false };
+  },
+
+  toJSON(message: RemoveWorktreeResponse): unknown {
+    const obj: any = {};
+    if (message.removed !== false) {
+      obj.removed = message.removed;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<RemoveWorktreeResponse>, I>>(base?: I): RemoveWorktreeResponse {
+    return RemoveWorktreeResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<RemoveWorktreeResponse>, I>>(object: I): RemoveWorktreeResponse {
+    const message = createBaseRemoveWorktreeResponse();
+    message.removed = object.removed ?? false;
+    return message;
+  },
+};
+
+function createBaseDescribeWorkspacesRequest(): DescribeWorkspacesRequest {
+  return { workspacesJson: [] };
+}
+
+export const DescribeWorkspacesRequest: MessageFns<DescribeWorkspacesRequest> = {
+  encode(message: DescribeWorkspacesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.workspacesJson) {
+      writer.uint32(10).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DescribeWorkspacesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDescribeWorkspacesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workspacesJson.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DescribeWorkspacesRequest {
+    return {
+      workspacesJson: globalThis.Array.isArray(object?.workspacesJson)
+        ? object.workspacesJson.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.workspaces_json)
+        ? object.workspaces_json.map((e: any) => globalThis.String(e))
+        : [],
+    };
+  },
+
+  toJSON(message: DescribeWorkspacesRequest): unknown {
+    const obj: any = {};
+    if (message.workspacesJson?.length) {
+      obj.workspacesJson = message.workspacesJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DescribeWorkspacesRequest>, I>>(base?: I): DescribeWorkspacesRequest {
+    return DescribeWorkspacesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DescribeWorkspacesRequest>, I>>(object: I): DescribeWorkspacesRequest {
+    const message = createBaseDescribeWorkspacesRequest();
+    message.workspacesJson = object.workspacesJson?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseDescribeWorkspacesResponse(): DescribeWorkspacesResponse {
+  return { workspaces: [] };
+}
+
+export const DescribeWorkspacesResponse: MessageFns<DescribeWorkspacesResponse> = {
+  encode(message: DescribeWorkspacesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.workspaces) {
+      WorkspaceDescription.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DescribeWorkspacesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDescribeWorkspacesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workspaces.push(WorkspaceDescription.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): DescribeWorkspacesResponse {
+    return {
+      workspaces: globalThis.Array.isArray(object?.workspaces)
+        ? object.workspaces.map((e: any) => WorkspaceDescription.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: DescribeWorkspacesResponse): unknown {
+    const obj: any = {};
+    if (message.workspaces?.length) {
+      obj.workspaces = message.workspaces.map((e) => WorkspaceDescription.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<DescribeWorkspacesResponse>, I>>(base?: I): DescribeWorkspacesResponse {
+    return DescribeWorkspacesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<DescribeWorkspacesResponse>, I>>(object: I): DescribeWorkspacesResponse {
+    const message = createBaseDescribeWorkspacesResponse();
+    message.workspaces = object.workspaces?.map((e) => WorkspaceDescription.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseWorkspaceDescription(): WorkspaceDescription {
+  return { isKnown: false, isGit: false, currentBranch: "", remoteHost: "", remoteOwner: "", remoteName: "" };
+}
+
+export const WorkspaceDescription: MessageFns<WorkspaceDescription> = {
+  encode(message: WorkspaceDescription, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.isKnown !== false) {
+      writer.uint32(8).bool(message.isKnown);
+    }
+    if (message.isGit !== false) {
+      writer.uint32(16).bool(message.isGit);
+    }
+    if (message.currentBranch !== "") {
+      writer.uint32(26).string(message.currentBranch);
+    }
+    if (message.remoteHost !== "") {
+      writer.uint32(34).string(message.remoteHost);
+    }
+    if (message.remoteOwner !== "") {
+      writer.uint32(42).string(message.remoteOwner);
+    }
+    if (message.remoteName !== "") {
+      writer.uint32(50).string(message.remoteName);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WorkspaceDescription {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWorkspaceDescription();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.isKnown = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.isGit = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.currentBranch = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.remoteHost = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.remoteOwner = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.remoteName = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): WorkspaceDescription {
+    return {
+      isKnown: isSet(object.isKnown)
+        ? globalThis.Boolean(object.isKnown)
+        : isSet(object.is_known)
+        ? globalThis.Boolean(object.is_known)
+        : false,
+      isGit: isSet(object.isGit)
+        ? globalThis.Boolean(object.isGit)
+        : isSet(object.is_git)
+        ? globalThis.Boolean(object.is_git)
+        : false,
+      currentBranch: isSet(object.currentBranch)
+        ? globalThis.String(object.currentBranch)
+        : isSet(object.current_branch)
+        ? globalThis.String(object.current_branch)
+        : "",
+      remoteHost: isSet(object.remoteHost)
+        ? globalThis.String(object.remoteHost)
+        : isSet(object.remote_host)
+        ? globalThis.String(object.remote_host)
+        : "",
+      remoteOwner: isSet(object.remoteOwner)
+        ? globalThis.String(object.remoteOwner)
+        : isSet(object.remote_owner)
+        ? globalThis.String(object.remote_owner)
+        : "",
+      remoteName: isSet(object.remoteName)
+        ? globalThis.String(object.remoteName)
+        : isSet(object.remote_name)
+        ? globalThis.String(object.remote_name)
+        : "",
+    };
+  },
+
+  toJSON(message: WorkspaceDescription): unknown {
+    const obj: any = {};
+    if (message.isKnown !== false) {
+      obj.isKnown = message.isKnown;
+    }
+    if (message.isGit !== false) {
+      obj.isGit = message.isGit;
+    }
+    if (message.currentBranch !== "") {
+      obj.currentBranch = message.currentBranch;
+    }
+    if (message.remoteHost !== "") {
+      obj.remoteHost = message.remoteHost;
+    }
+    if (message.remoteOwner !== "") {
+      obj.remoteOwner = message.remoteOwner;
+    }
+    if (message.remoteName !== "") {
+      obj.remoteName = message.remoteName;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<WorkspaceDescription>, I>>(base?: I): WorkspaceDescription {
+    return WorkspaceDescription.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<WorkspaceDescription>, I>>(object: I): WorkspaceDescription {
+    const message = createBaseWorkspaceDescription();
+    message.isKnown = object.isKnown ?? false;
+    message.isGit = object.isGit ?? false;
+    message.currentBranch = object.currentBranch ?? "";
+    message.remoteHost = object.remoteHost ?? "";
+    message.remoteOwner = object.remoteOwner ?? "";
+    message.remoteName = object.remoteName ?? "";
+    return message;
+  },
+};
+
 function createBaseReleaseRequest(): ReleaseRequest {
-  return { sessionId: "" };
+  return { sessionId: "", upToEpoch: undefined };
 }
 
 export const ReleaseRequest: MessageFns<ReleaseRequest> = {
   encode(message: ReleaseRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.sessionId !== "") {
       writer.uint32(10).string(message.sessionId);
+    }
+    if (message.upToEpoch !== undefined) {
+      writer.uint32(16).uint64(message.upToEpoch);
     }
     return writer;
   },
@@ -2446,6 +3555,14 @@ export const ReleaseRequest: MessageFns<ReleaseRequest> = {
             message.sessionId = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.upToEpoch = longToNumber(reader.uint64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2465,6 +3582,11 @@ export const ReleaseRequest: MessageFns<ReleaseRequest> = {
         : isSet(object.session_id)
         ? globalThis.String(object.session_id)
         : "",
+      upToEpoch: isSet(object.upToEpoch)
+        ? globalThis.Number(object.upToEpoch)
+        : isSet(object.up_to_epoch)
+        ? globalThis.Number(object.up_to_epoch)
+        : undefined,
     };
   },
 
@@ -2472,6 +3594,9 @@ export const ReleaseRequest: MessageFns<ReleaseRequest> = {
     const obj: any = {};
     if (message.sessionId !== "") {
       obj.sessionId = message.sessionId;
+    }
+    if (message.upToEpoch !== undefined) {
+      obj.upToEpoch = Math.round(message.upToEpoch);
     }
     return obj;
   },
@@ -2482,6 +3607,7 @@ export const ReleaseRequest: MessageFns<ReleaseRequest> = {
   fromPartial<I extends Exact<DeepPartial<ReleaseRequest>, I>>(object: I): ReleaseRequest {
     const message = createBaseReleaseRequest();
     message.sessionId = object.sessionId ?? "";
+    message.upToEpoch = object.upToEpoch ?? undefined;
     return message;
   },
 };
@@ -3219,6 +4345,42 @@ export const ExecutorDefinition = {
       requestType: ListBranchesRequest as typeof ListBranchesRequest,
       requestStream: false,
       responseType: ListBranchesResponse as typeof ListBranchesResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Working trees of the repository beside its own, from the index of its workspace. Session only. */
+    listWorktrees: {
+      name: "ListWorktrees",
+      requestType: ListWorktreesRequest as typeof ListWorktreesRequest,
+      requestStream: false,
+      responseType: ListWorktreesResponse as typeof ListWorktreesResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Makes a working tree below `.margay/worktrees`, unless it is there; idempotent. Session only. */
+    addWorktree: {
+      name: "AddWorktree",
+      requestType: AddWorktreeRequest as typeof AddWorktreeRequest,
+      requestStream: false,
+      responseType: AddWorktreeResponse as typeof AddWorktreeResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Session only. */
+    removeWorktree: {
+      name: "RemoveWorktree",
+      requestType: RemoveWorktreeRequest as typeof RemoveWorktreeRequest,
+      requestStream: false,
+      responseType: RemoveWorktreeResponse as typeof RemoveWorktreeResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** What the indexes of these workspaces say of their repositories; nothing is looked into for it. Session only. */
+    describeWorkspaces: {
+      name: "DescribeWorkspaces",
+      requestType: DescribeWorkspacesRequest as typeof DescribeWorkspacesRequest,
+      requestStream: false,
+      responseType: DescribeWorkspacesResponse as typeof DescribeWorkspacesResponse,
       responseStream: false,
       options: {},
     },
