@@ -45,6 +45,7 @@ export const CODES: Record<ErrorCode, CodeFacts> = {
 /** HTTP statuses that a reason overrides. */
 const HTTP_BY_REASON: Record<string, number> = {
   session_terminated: 410,
+  rev_moved: 412,
   too_large: 413,
   unsupported_media_type: 415,
   range_not_satisfiable: 416,

@@ -10,6 +10,7 @@ import { AnswerInterceptor } from './http/answer';
 import { operationsIn } from './http/operation';
 import { OpenApi } from './openapi/open-api';
 import { ProjectController } from './projects/project.controller';
+import { SecretController } from './secrets/secret.controller';
 import { BlobController } from './session/blob.controller';
 import { BlobService } from './session/blob.service';
 import { ForkController } from './session/fork.controller';
@@ -33,6 +34,7 @@ export const CONTROLLERS = [
   FilesController,
   ProjectController,
   CatalogController,
+  SecretController,
   AuthController,
   TicketController,
   SystemController,

@@ -1,9 +1,10 @@
-import { accessPb, executorPb, instancesPb, sessionsPb } from '@margay/contracts';
+import { accessPb, executorPb, instancesPb, secretsPb, sessionsPb } from '@margay/contracts';
 import { grpcClient, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
 
 type Sessions = GrpcClient<typeof sessionsPb.SessionsDefinition>;
 type Access = GrpcClient<typeof accessPb.AccessDefinition>;
 type Instances = GrpcClient<typeof instancesPb.InstancesDefinition>;
+type Secrets = GrpcClient<typeof secretsPb.SecretsDefinition>;
 type Executor = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
 export interface BackendAddresses {
@@ -16,16 +17,18 @@ export class Backends {
   readonly sessions: Sessions;
   readonly access: Access;
   readonly instances: Instances;
+  readonly secrets: Secrets;
   readonly executor: Executor;
 
   constructor(addresses: BackendAddresses, options: { keys: KeyRing; logger: Logger }) {
     this.sessions = grpcClient(sessionsPb.SessionsDefinition, addresses.session, options);
     this.access = grpcClient(accessPb.AccessDefinition, addresses.session, options);
     this.instances = grpcClient(instancesPb.InstancesDefinition, addresses.session, options);
+    this.secrets = grpcClient(secretsPb.SecretsDefinition, addresses.session, options);
     this.executor = grpcClient(executorPb.ExecutorDefinition, addresses.toolExecutor, options);
   }
 
   close(): void {
-    for (const client of [this.sessions, this.access, this.instances, this.executor]) client.close();
+    for (const client of [this.sessions, this.access, this.instances, this.secrets, this.executor]) client.close();
   }
 }

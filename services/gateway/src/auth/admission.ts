@@ -38,8 +38,9 @@ export class Admission {
 
   async admit(request: FastifyRequest): Promise<void> {
     const operation = operationOf(request);
-    if (!operation || operation.scope === 'public') return;
-    const { scope } = operation;
+    if (!operation) return;
+    const scope = scopeOf(operation, request.query);
+    if (scope === 'public') return;
     const entry = await this.entryOf(request, operation);
     if (!entry && scope === 'optional') return;
     if (!entry) throw notProvided();
@@ -71,4 +72,10 @@ export class Admission {
       throw error;
     }
   }
+}
+
+/** A query that says several things is refused by its route: until then it counts as the wider one. */
+function scopeOf({ scope, personalScope }: Operation, query: unknown): Operation['scope'] {
+  const isPersonal = (query as { scope?: unknown }).scope === 'personal';
+  return isPersonal && personalScope !== undefined ? personalScope : scope;
 }

@@ -15,8 +15,9 @@ export function parseJsonBody(body: unknown): unknown {
     );
   try {
     return JSON.parse(text) as unknown;
-  } catch (cause) {
-    throw new InvalidArgumentError('bad_request', 'Invalid input: the body is not valid JSON', { cause });
+  } catch {
+    // The parser's own words would quote the body, and that may hold a secret.
+    throw new InvalidArgumentError('bad_request', 'Invalid input: the body is not valid JSON');
   }
 }
 

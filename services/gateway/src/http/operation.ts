@@ -27,12 +27,14 @@ export interface Sample {
 
 /** Everything there is to say about a route, next to its handler; the OpenAPI document is made of these. */
 export interface Operation {
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** With parameters in braces. */
   path: string;
   summary: string;
   /** `any`: every accepted credential. `optional`: also none. `public`: credentials are not looked at. */
   scope: Scope | 'any' | 'optional' | 'public';
+  /** Needed instead where the query says `scope=personal`. */
+  personalScope?: Scope;
   /** Tickets of this purpose are accepted instead of a key. */
   ticket?: TicketPurpose;
   /** Service that answers in the end. */

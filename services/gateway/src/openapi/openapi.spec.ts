@@ -95,6 +95,7 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
     '{call_id}': await session.ask(asking),
     '{ended_session_id}': ended,
     '{project_id}': session.projectId,
+    '{secret_name}': secretFor(harness, method),
     '{blob_id}': await harness.session.blobs.put('default', Buffer.from('x'.repeat(500))),
   };
   const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => made[sample.path?.[name] ?? ''] ?? 'missing');
@@ -105,6 +106,12 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
   if (path === '/api/stream' && key !== null) return harness.head(filled + search);
   const sent = typeof body === 'string' ? { rawBody: body } : { body };
   return harness.request(method, filled + search, { headers, ...sent, ...(key === null ? { key } : {}) });
+}
+
+/** There is one but where the sample is to make it. */
+function secretFor({ secrets }: GatewayHarness, method: Operation['method']): string {
+  if (method !== 'PUT') secrets.add('api');
+  return method === 'PUT' ? 'another' : 'api';
 }
 
 const fill = (text: string, made: Record<string, string>) => text.replace(/\{\w+\}/, (name) => made[name] ?? name);

@@ -1,0 +1,99 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { secretsPb, subjects } from '@margay/contracts';
+import { createLogger, NatsBus, systemPrincipal } from '@margay/platform';
+import { newKey } from '../spec/secrets-contract';
+import { ScriptedRunner } from '../spec/scripted-runner';
+import { principalOf, SessionHarness, type Replica } from '../spec/session-harness';
+
+const CANARY = 'canary-5be2a9';
+const logger = createLogger({ service: 'spec', level: 'off' });
+const harness = new SessionHarness();
+const ada = principalOf('default', 'user:ada', 'member');
+const egress = systemPrincipal('egress', 'default');
+
+beforeAll(() => harness.start(), 600_000);
+afterAll(() => harness.stop(), 30_000);
+
+const put = (fields: Partial<secretsPb.PutSecretRequest>, principal = harness.owner) =>
+  harness.secrets.putSecret(
+    secretsPb.PutSecretRequest.fromPartial({
+      scope: 'tenant',
+      name: 'api',
+      value: CANARY,
+      uses: ['egress'],
+      hosts: ['a.example'],
+      ...fields,
+    }),
+    { principal },
+  );
+const use = (
+  fields: Partial<secretsPb.UseSecretRequest>,
+  { egressSecrets }: Pick<Replica, 'egressSecrets'> = harness,
+) =>
+  egressSecrets.useSecret(
+    secretsPb.UseSecretRequest.fromPartial({ purpose: 'egress', name: 'api', host: 'a.example', ...fields }),
+    { principal: egress },
+  );
+
+describe('secrets between services', () => {
+  it('are written through the gateway, announced, and used by the proxy at every replica', async () => {
+    const bus = new NatsBus({ url: harness.natsUrl, name: 'spec', logger });
+    await bus.start();
+    const announced = new Promise<string>((resolve) =>
+      bus.subscribe(subjects.config('secrets'), (data) => resolve(data.toString())),
+    );
+    await bus.flush();
+    const { secret, created } = await put({});
+    expect(created).toBe(true);
+    expect(JSON.stringify(secret)).not.toContain(CANARY);
+    expect(await announced).toBe('default');
+    await bus.close();
+    const other = await harness.addReplica();
+    expect(await use({}, other)).toMatchObject({ value: CANARY, scope: 'tenant', name: 'api', rev: 1 });
+    await other.stop();
+    const { secrets } = await harness.secrets.listSecrets({ scope: 'tenant' }, { principal: harness.owner });
+    expect(secrets.map(({ name }) => name)).toEqual(['api']);
+  }, 60_000);
+
+  it('are no use to the gateway, whoever it speaks for', async () => {
+    await put({});
+    const request = secretsPb.UseSecretRequest.fromPartial({ purpose: 'egress', name: 'api', host: 'a.example' });
+    for (const principal of [harness.owner, systemPrincipal('gateway', 'default')])
+      await expect(harness.secrets.useSecret(request, { principal })).rejects.toMatchObject({
+        reason: 'secret_use_denied',
+      });
+  });
+
+  it('of a member are used while a run that he started is under way', async () => {
+    await put({ scope: 'personal', name: 'mine' }, ada);
+    const sessionId = await harness.createSession(ada);
+    await expect(use({ name: 'mine', sessionId })).rejects.toMatchObject({ reason: 'secret_not_found' });
+    const runner = new ScriptedRunner(harness.runners, 'runner-of-secrets', harness.pool);
+    await harness.accept(sessionId, 'go', '', ada);
+    await runner.assignOf(sessionId);
+    expect(await use({ name: 'mine', sessionId })).toMatchObject({ value: CANARY, scope: 'personal' });
+    runner.detach();
+  });
+
+  it('lie in the store as ciphertext alone, each document under its tenant', async () => {
+    await put({});
+    const db = await harness.db();
+    for (const { name } of await db.listCollections({}, { nameOnly: true }).toArray()) {
+      const documents = JSON.stringify(await db.collection(name).find().toArray());
+      for (const text of [CANARY, Buffer.from(CANARY).toString('base64').slice(0, 16)]) expect(documents).not.toContain(text); // prettier-ignore
+    }
+    expect(await db.collection('secrets').countDocuments({ tenantId: { $ne: 'default' } })).toBe(0);
+  });
+
+  it('stop a start without the key-encryption key that they need', async () => {
+    await put({});
+    const folder = await mkdtemp(join(tmpdir(), 'margay-kek-'));
+    const file = join(folder, 'kek.json');
+    await writeFile(file, JSON.stringify({ active: 'k9', keys: { k9: newKey() } }));
+    await expect(harness.addReplica({ MARGAY_KEK_FILE: file })).rejects.toMatchObject({ reason: 'kek_missing' });
+    await expect(harness.addReplica({ MARGAY_KEK_FILE: '' })).rejects.toMatchObject({ reason: 'bad_environment' });
+    await rm(folder, { recursive: true });
+  }, 60_000);
+});
