@@ -27,6 +27,10 @@ const Environment = z.object({
   MARGAY_SANDBOX_PROXY_SOCKET: z.string().optional(),
   /** The egress proxy with this sandbox's name and token, where it can be reached as it is. */
   MARGAY_SANDBOX_PROXY_URL: z.string().optional(),
+  /** The authority by which the egress proxy reads requests, for programs to believe. */
+  MARGAY_SANDBOX_CA_FILE: z.string().optional(),
+  /** The certificate itself (PEM), where there is no file. */
+  MARGAY_SANDBOX_CA: z.string().optional(),
   MARGAY_SANDBOX_ISOLATION: z.enum(['bwrap', 'pod', 'uid', 'none']),
   /** The lowest epoch served from the start, when an earlier life of this sandbox saw it. */
   MARGAY_SANDBOX_MIN_GENERATION: z.coerce.number().int().default(0),

@@ -24,6 +24,8 @@ export interface SandboxOptions {
   /** The whole environment of commands. */
   environment: Readonly<Record<string, string>>;
   limits: ShellLimits;
+  /** Called whenever the session is known, from the start or by a grant. */
+  onSession?: () => void;
   /** An earlier life of the sandbox saw this epoch. */
   minimum?: Epoch;
 }
@@ -256,7 +258,9 @@ export class Sandbox {
   /** Commands know their session once it is known. */
   private tellSession(): void {
     const { sessionId } = this.state;
-    if (sessionId !== null) this.environment['MARGAY_SESSION_ID'] = sessionId;
+    if (sessionId === null) return;
+    this.environment['MARGAY_SESSION_ID'] = sessionId;
+    this.options.onSession?.();
   }
 
   /** Ends every call and background shell; calls that were running are stored as `killed`. */

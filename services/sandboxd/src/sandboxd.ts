@@ -1,8 +1,11 @@
 import { existsSync, readFileSync, rmSync } from 'node:fs';
+import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
 import { shellEnvironment } from '@margay/toolbox';
+import { joinAuthority } from './certificates';
 import type { SandboxdConfig } from './config';
+import { GitRemotes } from './git-remotes';
 import { GrantVerifier } from './grants/grant-verifier';
 import { openProxyDoor, proxyEnvironment } from './proxy-door';
 import { selfTest } from './self-test';
@@ -32,9 +35,16 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
     trust: trustOf(config),
   });
   const options = sandboxOptions(config);
-  const environment = { ...options.environment, ...proxyEnvironment(config) };
-  const sandbox = await Sandbox.open({ ...options, environment });
-  const { MARGAY_SANDBOX_PROXY_SOCKET: proxySocket } = config;
+  const { MARGAY_SANDBOX_PROXY_SOCKET: proxySocket, MARGAY_SANDBOX_PROXY_URL: proxyUrl } = config;
+  const outsideFolder = path.join(config.MARGAY_SANDBOX_STATE_DIR, 'outside');
+  const remotes = new GitRemotes({ socketFile: proxySocket, url: proxyUrl }, outsideFolder);
+  const environment = {
+    ...options.environment,
+    ...proxyEnvironment(config),
+    ...(await joinAuthority(authorityOf(config), outsideFolder)),
+    ...remotes.environment,
+  };
+  const sandbox = await Sandbox.open({ ...options, environment, onSession: () => remotes.start() });
   const proxyDoor = proxySocket === undefined ? undefined : await openProxyDoor(proxySocket);
   let finish: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => (finish = resolve));
@@ -45,6 +55,7 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
       await sandbox.close(graceMs);
       server.close();
       proxyDoor?.close();
+      remotes.stop();
       finish();
     })();
     return closing;
@@ -84,6 +95,11 @@ function trustOf({ MARGAY_SANDBOX_TRUST: keys, MARGAY_SANDBOX_TRUST_FILE: file }
   if (keys !== undefined) return keys;
   if (file !== undefined) return readFileSync(file, 'utf8');
   throw new UnavailableError('bad_environment', 'sandboxd needs MARGAY_SANDBOX_TRUST or MARGAY_SANDBOX_TRUST_FILE.');
+}
+
+function authorityOf(config: SandboxdConfig): string | undefined {
+  const { MARGAY_SANDBOX_CA: pem, MARGAY_SANDBOX_CA_FILE: file } = config;
+  return pem ?? (file === undefined ? undefined : readFileSync(file, 'utf8'));
 }
 
 function sandboxOptions(config: SandboxdConfig): SandboxOptions {
