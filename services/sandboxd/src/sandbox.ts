@@ -7,7 +7,9 @@ import { Content } from './content/content';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
 import { WorkspaceArchive } from './archive/workspace-archive';
 import { Attachments } from './files/attachments';
+import { IndexWatch } from './files/index-watch';
 import { listFiles } from './files/list-files';
+import { Worktrees } from './git/worktrees';
 import { Journal } from './journal/journal';
 
 export type Isolation = 'bwrap' | 'pod' | 'uid' | 'none';
@@ -48,6 +50,12 @@ export class Sandbox {
   /** Content being brought. */
   private bringing = 0;
   private readonly content: Content;
+  /** Git at work on the workspace. */
+  private underWay = 0;
+  /** Rises with everything that may have changed files. */
+  private changes = 0;
+  private readonly worktrees: Worktrees;
+  private readonly index: IndexWatch;
 
   private constructor(
     private readonly options: SandboxOptions,
@@ -60,6 +68,13 @@ export class Sandbox {
     private readonly archive: WorkspaceArchive,
   ) {
     const isBoxed = options.isolation === 'bwrap' || options.isolation === 'pod';
+    this.worktrees = new Worktrees({ root: options.root, environment });
+    this.index = new IndexWatch({
+      look: () => this.look(FILES_MAX),
+      // What runs may change files at any time.
+      changes: () => (this.calls.runningCount > 0 ? (this.changes += 1) : this.changes),
+      now: () => performance.now(),
+    });
     this.content = new Content({ root: options.root, environment, isBoxed });
   }
 
@@ -98,7 +113,7 @@ export class Sandbox {
 
   /** Milliseconds since the last call ended; 0 while one runs. */
   get idleMs(): number {
-    return this.calls.runningCount + this.bringing > 0 ? 0 : performance.now() - this.lastUsedAt;
+    return this.calls.runningCount + this.bringing + this.underWay > 0 ? 0 : performance.now() - this.lastUsedAt;
   }
 
   /** The first grant that names a session binds the sandbox to it; one that names none only finds it answering. */
@@ -141,6 +156,7 @@ export class Sandbox {
       yield* call.follow(request.fromOffset, AbortSignal.any([cut.signal, signal]));
     } finally {
       stop();
+      if (request.effect !== 'pure') this.changes += 1;
       this.lastUsedAt = performance.now();
     }
   }
@@ -161,8 +177,32 @@ export class Sandbox {
     demand(grant, 'admin');
     await this.state.admit(grant);
     this.lastUsedAt = performance.now();
-    const { environment, options } = this;
-    return listFiles({ root: options.root, limit: Math.min(limit || FILES_MAX, FILES_MAX), environment });
+    return this.look(Math.min(limit || FILES_MAX, FILES_MAX));
+  }
+
+  /** Watching is no use of the sandbox: it may be stopped meanwhile. */
+  async *watchIndex(grant: SandboxGrant, signal: AbortSignal): AsyncIterable<sandboxdPb.WatchIndexResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    yield* this.index.watch(signal);
+  }
+
+  async addWorktree(
+    request: sandboxdPb.AddWorktreeRequest,
+    grant: SandboxGrant,
+  ): Promise<sandboxdPb.AddWorktreeResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    return this.changing(() => this.worktrees.add(request));
+  }
+
+  async removeWorktree(
+    request: sandboxdPb.RemoveWorktreeRequest,
+    grant: SandboxGrant,
+  ): Promise<sandboxdPb.RemoveWorktreeResponse> {
+    demand(grant, 'admin');
+    await this.state.admit(grant);
+    return this.changing(() => this.worktrees.remove(request));
   }
 
   /** A piece of what `bringContent` unpacks. */
@@ -186,6 +226,7 @@ export class Sandbox {
       return await this.content.bring(request, signal, tell);
     } finally {
       this.bringing -= 1;
+      this.changes += 1;
       this.lastUsedAt = performance.now();
     }
   }
@@ -209,7 +250,7 @@ export class Sandbox {
   ): Promise<sandboxdPb.RestoreResponse> {
     demand(grant, 'admin');
     await this.state.admit(grant);
-    return this.archive.restore(messages);
+    return this.archive.restore(messages).finally(() => (this.changes += 1));
   }
 
   async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {
@@ -253,6 +294,22 @@ export class Sandbox {
     const timer = new AbortController();
     await Promise.race([this.lastArchive, delay(waitMs, undefined, timer)]);
     timer.abort();
+  }
+
+  private look(limit: number): Promise<sandboxdPb.ListFilesResponse> {
+    const { environment, options } = this;
+    return listFiles({ root: options.root, limit, environment });
+  }
+
+  private async changing<T>(work: () => Promise<T>): Promise<T> {
+    this.underWay += 1;
+    try {
+      return await work();
+    } finally {
+      this.underWay -= 1;
+      this.changes += 1;
+      this.lastUsedAt = performance.now();
+    }
   }
 
   /** Commands know their session once it is known. */

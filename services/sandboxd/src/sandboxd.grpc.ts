@@ -67,6 +67,13 @@ export class SandboxdServer {
       listFiles: this.unary<sandboxdPb.ListFilesRequest, sandboxdPb.ListFilesResponse>((request, grant) =>
         sandbox.listFiles(request, grant),
       ),
+      watchIndex: (call: Watching) => void this.stream(call, (_, grant, left) => sandbox.watchIndex(grant, left)),
+      addWorktree: this.unary<sandboxdPb.AddWorktreeRequest, sandboxdPb.AddWorktreeResponse>((request, grant) =>
+        sandbox.addWorktree(request, grant),
+      ),
+      removeWorktree: this.unary<sandboxdPb.RemoveWorktreeRequest, sandboxdPb.RemoveWorktreeResponse>(
+        (request, grant) => sandbox.removeWorktree(request, grant),
+      ),
       shutdown: this.unary<sandboxdPb.ShutdownRequest, sandboxdPb.ShutdownResponse>(async (request, grant) => {
         demand(grant, 'admin');
         setImmediate(() => onShutdown(request.graceMs));
@@ -147,6 +154,7 @@ function credentialsOf(identity: Identity | undefined): ServerCredentials {
 type Calls = ServerDuplexStream<sandboxdPb.CallsRequest, sandboxdPb.CallsResponse>;
 type Execution = ServerWritableStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
 type Snapshotting = ServerWritableStream<sandboxdPb.SnapshotRequest, sandboxdPb.SnapshotResponse>;
+type Watching = ServerWritableStream<sandboxdPb.WatchIndexRequest, sandboxdPb.WatchIndexResponse>;
 type Restoring = ServerReadableStream<sandboxdPb.RestoreRequest, sandboxdPb.RestoreResponse>;
 
 function drained(call: NodeJS.EventEmitter, signal: AbortSignal): Promise<void> {
@@ -186,7 +194,7 @@ function codec<Q, S>(
 
 function serviceOf() {
   const { hello, execute, calls, cancelCall, fence, forget, placeAttachment, listFiles, shutdown } = methods;
-  const { snapshot, restore } = methods;
+  const { snapshot, restore, watchIndex, addWorktree, removeWorktree } = methods;
   return {
     hello: codec(hello.name, hello.requestType, hello.responseType),
     execute: codec(execute.name, execute.requestType, execute.responseType, { responseStream: true }),
@@ -197,6 +205,9 @@ function serviceOf() {
     placeAttachment: codec(placeAttachment.name, placeAttachment.requestType, placeAttachment.responseType),
     listFiles: codec(listFiles.name, listFiles.requestType, listFiles.responseType),
     shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType),
+    watchIndex: codec(watchIndex.name, watchIndex.requestType, watchIndex.responseType, { responseStream: true }),
+    addWorktree: codec(addWorktree.name, addWorktree.requestType, addWorktree.responseType),
+    removeWorktree: codec(removeWorktree.name, removeWorktree.requestType, removeWorktree.responseType),
     snapshot: codec(snapshot.name, snapshot.requestType, snapshot.responseType, { responseStream: true }),
     restore: codec(restore.name, restore.requestType, restore.responseType, { requestStream: true }),
   };

@@ -69,7 +69,7 @@ describe('the files of another folder', () => {
     write('b/c/d.txt', 'a.txt', 'node_modules/x/index.js', '.margay/worktrees/w/a.txt');
     symlinkSync('/etc', path.join(root, 'etc'));
     const none = { isGit: false, head: '', currentBranch: '', branches: [], branchesInUse: [] };
-    expect(await list()).toEqual({ files: ['a.txt', 'b/c/d.txt', 'etc'], ...none, truncated: false });
+    expect(await list()).toMatchObject({ files: ['a.txt', 'b/c/d.txt', 'etc'], ...none, truncated: false });
   });
 
   it('are cut at the limit, the upper ones first', async () => {

@@ -1,76 +1,67 @@
-import { execFile } from 'node:child_process';
 import { opendir } from 'node:fs/promises';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import type { sandboxdPb } from '@margay/contracts';
+import { askGit, type GitPlace } from '../git/git';
+import { remoteOf } from '../git/remote';
+import { listedWorktrees, otherWorktrees } from '../git/worktree-list';
+import { knownFiles } from './known-files';
 
-const run = promisify(execFile);
-
-const GIT_TIMEOUT_MS = 10_000;
-/** Some 400,000 paths. */
-const GIT_MAX_BYTES = 32 * 1024 * 1024;
 const BRANCHES_MAX = 1_000;
 const DEPTH_MAX = 12;
 const FOLDERS_MAX = 20_000;
 /** Not looked into where git says nothing of what matters. */
 const SKIPPED = new Set(['.git', 'node_modules', '.margay', '__pycache__', '.venv']);
-/** The repository's own settings must not start programs for the sake of a list. */
-const SAFE = ['-c', 'core.fsmonitor=false', '-c', 'core.hooksPath=/dev/null'];
 
-const NO_REPOSITORY = { head: '', currentBranch: '', branches: [] as string[], branchesInUse: [] as string[] };
+type Repository = Omit<sandboxdPb.ListFilesResponse, 'files' | 'isGit' | 'truncated' | keyof Awaited<ReturnType<typeof knownFiles>>>; // prettier-ignore
 
-export interface ListOptions {
-  root: string;
+const NO_REPOSITORY: Repository = {
+  ...{ head: '', currentBranch: '', branches: [], branchesInUse: [], defaultBranch: '', worktrees: [] },
+  ...{ remoteHost: '', remoteOwner: '', remoteName: '' },
+};
+
+export interface ListOptions extends GitPlace {
   limit: number;
-  /** The whole environment of git. */
-  environment: Readonly<Record<string, string>>;
 }
 
 /** Paths below the root, relative and sorted: what git tracks or does not ignore, else what a bounded walk finds. */
 export async function listFiles(options: ListOptions): Promise<sandboxdPb.ListFilesResponse> {
   const tracked = await gitFiles(options);
   const found = tracked ?? (await walk(options.root, options.limit));
-  const files = [...new Set(found)].filter(isShowable).sort();
-  return {
-    files: files.slice(0, options.limit),
-    isGit: tracked !== undefined,
-    ...(tracked === undefined ? NO_REPOSITORY : await repositoryOf(options)),
-    truncated: files.length > options.limit,
-  };
+  const all = [...new Set(found)].filter(isShowable).sort();
+  const files = all.slice(0, options.limit);
+  const [repository, known] = await Promise.all([
+    tracked === undefined ? NO_REPOSITORY : repositoryOf(options),
+    knownFiles(options.root, files),
+  ]);
+  return { files, isGit: tracked !== undefined, ...repository, ...known, truncated: all.length > options.limit };
 }
 
 /** Undefined where the root is in no repository, or there is no git. */
 async function gitFiles(options: ListOptions): Promise<string[] | undefined> {
-  const listed = await git(options, ['ls-files', '-z', '--cached', '--others', '--exclude-standard']);
+  const listed = await askGit(options, ['ls-files', '-z', '--cached', '--others', '--exclude-standard']);
   if (listed === undefined) return undefined;
-  const deleted = new Set(((await git(options, ['ls-files', '-z', '--deleted'])) ?? '').split('\0'));
+  const deleted = new Set(((await askGit(options, ['ls-files', '-z', '--deleted'])) ?? '').split('\0'));
   return listed.split('\0').filter((file) => file !== '' && !deleted.has(file));
 }
 
-async function repositoryOf(options: ListOptions): Promise<typeof NO_REPOSITORY> {
-  const [head, current, branches, worktrees] = await Promise.all([
-    git(options, ['rev-parse', '--verify', '--quiet', 'HEAD']),
-    git(options, ['symbolic-ref', '--quiet', '--short', 'HEAD']),
-    git(options, ['for-each-ref', `--count=${BRANCHES_MAX}`, '--format=%(refname:lstrip=2)', 'refs/heads']),
-    git(options, ['worktree', 'list', '--porcelain']),
+async function repositoryOf(place: GitPlace): Promise<Repository> {
+  const [head, current, branches, origin, remote, listed] = await Promise.all([
+    askGit(place, ['rev-parse', '--verify', '--quiet', 'HEAD']),
+    askGit(place, ['symbolic-ref', '--quiet', '--short', 'HEAD']),
+    askGit(place, ['for-each-ref', `--count=${BRANCHES_MAX}`, '--format=%(refname:lstrip=2)', 'refs/heads']),
+    askGit(place, ['symbolic-ref', '--quiet', '--short', 'refs/remotes/origin/HEAD']),
+    remoteOf(place),
+    listedWorktrees(place),
   ]);
-  const used = [...(worktrees ?? '').matchAll(/^branch refs\/heads\/(.+)$/gm)].map(([, branch = '']) => branch);
   return {
     head: (head ?? '').trim(),
     currentBranch: (current ?? '').trim(),
     branches: (branches ?? '').split('\n').filter((branch) => branch !== ''),
-    branchesInUse: [...new Set(used)],
+    branchesInUse: [...new Set(listed.map(({ branch }) => branch).filter((branch) => branch !== ''))],
+    defaultBranch: (origin ?? '').trim().replace(/^origin\//, ''),
+    worktrees: await otherWorktrees(place, listed),
+    ...{ remoteHost: remote.host, remoteOwner: remote.owner, remoteName: remote.name },
   };
-}
-
-async function git({ root, environment }: ListOptions, words: string[]): Promise<string | undefined> {
-  const settings = { ...environment, GIT_OPTIONAL_LOCKS: '0', GIT_TERMINAL_PROMPT: '0' };
-  const options = { cwd: root, env: settings, timeout: GIT_TIMEOUT_MS, maxBuffer: GIT_MAX_BYTES };
-  // It fails outside repositories and where it is not installed: the walk serves then.
-  return run('git', [...SAFE, ...words], options).then(
-    ({ stdout }) => stdout,
-    () => undefined,
-  );
 }
 
 async function walk(root: string, limit: number): Promise<string[]> {
