@@ -314,3 +314,21 @@ async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
 }
 
 const untilAllowed = (url: string) => until(async () => (await fixture.get(url)).status !== 403);
+
+describe('what the proxy itself is asked', () => {
+  it('is for which hosts git accounts are added, of whoever asks', async () => {
+    port = 1;
+    const inject = { as: 'basic' };
+    await fixture.start(
+      settings([
+        { id: 'git', hosts: ['git.example', '*.git.example'], intercept: true, inject },
+        { id: 'code', hosts: ['code.example'], ports: [8443], intercept: true, inject },
+        { id: 'other', hosts: ['other.example'], intercept: true, inject, projects: ['other'] },
+        { id: 'api', hosts: ['api.example'], intercept: true, inject: { credential: 'x', as: 'bearer' } },
+      ]),
+    );
+    const answer = await fixture.get('http://egress.margay/git-hosts');
+    expect(answer).toMatchObject({ status: 200, body: 'git.example\ncode.example:8443\n' });
+    expect(await fixture.get('http://egress.margay/else')).toMatchObject({ status: 403 });
+  });
+});

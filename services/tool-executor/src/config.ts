@@ -49,6 +49,8 @@ export const ToolExecutorConfig = z.object({
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().min(16).default(512).describe('a number from 16'),
   /** Of the egress proxy on this machine, see docs/egress.md; without it sandboxes reach nothing outside. */
   MARGAY_EGRESS_LOCAL_SOCKET: z.string().optional().describe('path of the private Unix socket of egress'),
+  /** Of the authority by which egress reads requests; sandboxes are given it to believe. */
+  MARGAY_EGRESS_CA_FILE: z.string().optional().describe('path of a certificate, PEM'),
   ...KubernetesSettings,
   /** Tools that the operator defines, see docs/http-tools.md; without it no store is needed. */
   MARGAY_HTTP_TOOLS_FILE: z.string().optional().describe('a JSON file of HTTP tools'),

@@ -9,6 +9,7 @@ import type { Exchange } from './exchange';
 import { forward } from './forward';
 import { refuse, type Gate } from './gate';
 import { Meter } from './meter';
+import { OWN_HOST, ownAnswer } from './own-answers';
 import { refusalBytes, refusalOf } from './refusal';
 import { forwardTarget, tunnelTarget } from './target';
 
@@ -57,8 +58,10 @@ export class EgressProxy {
     const { gate } = this.options;
     const exchange = gate.begin();
     await answer(gate, exchange, response, async () => {
-      await gate.identify(exchange, request);
+      const caller = await gate.identify(exchange, request);
       const target = forwardTarget(request.method ?? '', request.url ?? '');
+      const own = target.host === OWN_HOST && ownAnswer(target.request.path, gate.policyOf(caller), caller);
+      if (typeof own === 'string') return void response.end(own);
       gate.admit(exchange, target);
       await forward(exchange, target, [request, response], await gate.connect(exchange, target));
     });

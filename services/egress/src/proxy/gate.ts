@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { EgressCaller } from '@margay/contracts';
+import type { EgressCaller, EgressPolicy } from '@margay/contracts';
 import { DeadlineExceededError, PermissionDeniedError, UnavailableError, type MargayError } from '@margay/errors';
 import { AddressGuard } from '../address/address-guard';
 import { dial } from '../address/dial';
@@ -76,8 +76,13 @@ export class Gate {
   /** @throws ResourceExhaustedError `egress_limit` */
   count(exchange: Exchange, caller: EgressCaller): void {
     exchange.caller = caller;
-    exchange.limits = this.options.policies.policyOf(caller.tenantId).limits;
+    exchange.limits = this.policyOf(caller).limits;
     this.options.limits.request(caller, exchange.limits);
+  }
+
+  /** What holds for a caller now. */
+  policyOf({ tenantId }: EgressCaller): EgressPolicy {
+    return this.options.policies.policyOf(tenantId);
   }
 
   /** @throws PermissionDeniedError `egress_denied` */

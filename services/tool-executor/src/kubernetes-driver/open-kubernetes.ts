@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { InvalidArgumentError, UnavailableError } from '@margay/errors';
 import { LeasedSweep, LeaseRepository, type Logger, type ServiceShared } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
@@ -71,7 +72,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
       ledger: driver.ledger,
       name: 'kubernetes',
       warning: undefined,
-      findCaller: findCallerIn(sandboxes),
+      findCaller: findCallerIn(sandboxes, workspaces),
       close: async () => {
         removeCheck();
         await Promise.all(sweeps.map((sweep) => sweep.stop()));
@@ -96,6 +97,8 @@ async function openRecords(mongo: MongoConnection) {
 }
 
 function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, proxy?: ProxyAddress): PoolSettings {
+  const { MARGAY_EGRESS_CA_FILE: file } = config;
+  const authority = file === undefined ? undefined : readFileSync(file, 'utf8');
   return new PoolSettings({
     namespace: config.MARGAY_WORKSPACES_NAMESPACE,
     classes: readClasses(config.MARGAY_SANDBOX_CLASSES_FILE),
@@ -107,17 +110,21 @@ function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, 
       pullPolicy: config.MARGAY_SANDBOX_PULL_POLICY,
       pullSecrets: config.MARGAY_SANDBOX_PULL_SECRETS,
       trust,
+      ...(authority !== undefined && { authority }),
       ...(proxy && { proxy, proxyTokenOf: (sandboxId: string) => tokens.tokenOf(sandboxId) }),
     },
   });
 }
 
 /** The session of the sandbox that has this name and address now. */
-function findCallerIn(sandboxes: SandboxRepository): FindCaller {
+function findCallerIn(sandboxes: SandboxRepository, workspaces: WorkspaceRepository): FindCaller {
   return async (sandboxId, sourceAddress) => {
     const row = await sandboxes.find(sandboxId);
     if (!row || isFinal(row) || row.ip !== sourceAddress || row.sessionId === undefined) return undefined;
-    return { tenantId: row.tenantId, sandboxId, sessionId: row.sessionId, sandboxClass: row.class };
+    const { tenantId, sessionId, workspaceId } = row;
+    const projectId = workspaceId === undefined ? undefined : await workspaces.findProject(tenantId, workspaceId);
+    const project = projectId === undefined ? {} : { projectId };
+    return { tenantId, sandboxId, sessionId, sandboxClass: row.class, ...project };
   };
 }
 

@@ -13,6 +13,8 @@ export interface PodSettings {
   /** Of the egress proxy; absent: sandboxes reach nothing outside. */
   proxy?: ProxyAddress;
   proxyTokenOf?: (sandboxId: string) => string;
+  /** Certificate of the authority by which the proxy reads requests, PEM. */
+  authority?: string;
 }
 
 export interface PodRequest {
@@ -157,7 +159,7 @@ function containerOf(request: PodRequest, settings: PodSettings) {
 /** Its whole environment; it holds public keys and the pod's own UID, nothing secret. */
 function environmentOf(request: PodRequest, settings: PodSettings) {
   const { class: kind, sandboxId } = request;
-  const { trust, proxy, proxyTokenOf } = settings;
+  const { trust, proxy, proxyTokenOf, authority } = settings;
   const values: Record<string, string> = {
     MARGAY_SANDBOX_LISTEN: `0.0.0.0:${SANDBOX_PORT}`,
     MARGAY_SANDBOX_TRUST: trust,
@@ -175,6 +177,7 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     ...(proxy && hasProxy(request, settings)
       ? { MARGAY_SANDBOX_PROXY_URL: `http://${sandboxId}:${proxyTokenOf?.(sandboxId)}@${PROXY_NAME}:${proxy.port}` }
       : {}),
+    ...(authority !== undefined && hasProxy(request, settings) ? { MARGAY_SANDBOX_CA: authority } : {}),
     HOME: PATHS.home,
     LANG: 'C.UTF-8',
     TZ: 'UTC',

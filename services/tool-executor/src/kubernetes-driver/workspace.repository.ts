@@ -24,6 +24,8 @@ export interface WorkspaceRow {
   rev: number;
 }
 
+const PROJECT_KEY = 'p/';
+
 /** The collection `workspaces`, as far as sandboxes need it. */
 export class WorkspaceRepository {
   constructor(private readonly rows: Collection<WorkspaceRow>) {}
@@ -64,6 +66,16 @@ export class WorkspaceRepository {
   /** Whether somebody's files lie there. */
   async hasVolume(pvcName: string): Promise<boolean> {
     return (await this.findByVolume(pvcName)) !== undefined;
+  }
+
+  /** @returns its project; undefined for the workspace of a single session */
+  async findProject(tenantId: string, id: string): Promise<string | undefined> {
+    try {
+      const row = await this.rows.findOne({ _id: id, tenantId });
+      return row?.key.startsWith(PROJECT_KEY) ? row.key.slice(PROJECT_KEY.length) : undefined;
+    } catch (error) {
+      throw translateStoreError(error);
+    }
   }
 
   async findByVolume(pvcName: string): Promise<WorkspaceRow | undefined> {

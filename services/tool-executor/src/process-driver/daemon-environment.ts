@@ -2,7 +2,7 @@ import type { Isolation } from '../driver/sandbox-driver';
 import type { Mount } from './bubblewrap';
 import { EGRESS_FOLDER, EGRESS_SOCKET } from './egress-doors';
 import { INSIDE } from './launcher';
-import type { SandboxFolder } from './sandbox-folder';
+import { AUTHORITY_FILE, type SandboxFolder } from './sandbox-folder';
 import type { SandboxRecord } from './sandbox-records';
 
 export type SandboxPaths = Record<keyof typeof INSIDE, string>;
@@ -20,12 +20,18 @@ export function hostPaths(folder: SandboxFolder, workspace: string): SandboxPath
     attachments: folder.file('attachments'),
     trust: folder.file('trust.pem'),
     egress: '',
+    authority: '',
     cache: '',
   };
 }
 
 /** What bubblewrap shows of the host. */
-export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: string, hasEgress: boolean): Mount[] {
+export function mountsOf(
+  folder: SandboxFolder,
+  workspace: string,
+  cacheFolder: string,
+  { hasEgress, hasAuthority }: Pick<DaemonLimits, 'hasEgress' | 'hasAuthority'>,
+): Mount[] {
   const own = (name: string, target: string, isReadOnly = false): Mount => ({
     source: folder.file(name),
     target,
@@ -41,6 +47,7 @@ export function mountsOf(folder: SandboxFolder, workspace: string, cacheFolder: 
     own('tmp', '/tmp'),
     own('trust.pem', INSIDE.trust, true),
     ...(hasEgress ? [own(EGRESS_FOLDER, INSIDE.egress, true)] : []),
+    ...(hasAuthority ? [own(AUTHORITY_FILE, INSIDE.authority, true)] : []),
     own('passwd', '/etc/passwd', true),
     own('group', '/etc/group', true),
     own('hosts', '/etc/hosts', true),
@@ -56,6 +63,8 @@ export interface DaemonLimits {
   processes: number;
   /** Whether there is a way out, through the egress proxy. */
   hasEgress: boolean;
+  /** Whether the proxy there reads requests, by an authority that programs are to believe. */
+  hasAuthority: boolean;
   /** For tests only. */
   faultPoints?: string | undefined;
 }
@@ -89,6 +98,7 @@ export function daemonEnvironment(
     TZ: 'UTC',
     ...(limits.faultPoints === undefined ? {} : { MARGAY_FAULT_POINTS: limits.faultPoints }),
     ...(limits.hasEgress ? { MARGAY_SANDBOX_PROXY_SOCKET: `${paths.egress}/${EGRESS_SOCKET}` } : {}),
+    ...(limits.hasAuthority ? { MARGAY_SANDBOX_CA_FILE: paths.authority } : {}),
     ...(paths.cache === '' ? {} : { NODE_COMPILE_CACHE: paths.cache }),
   };
 }

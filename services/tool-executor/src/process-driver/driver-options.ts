@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { FailedPreconditionError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
@@ -20,6 +21,8 @@ export interface ProcessDriverOptions {
   idleExitMs: number;
   /** The private socket of the egress proxy on this machine; without it sandboxes reach nothing outside. */
   egressSocket?: string | undefined;
+  /** Certificate of the proxy's authority; read when a sandbox starts, since the proxy makes it at its first start. */
+  egressCaFile?: string | undefined;
   /** For tests only: the first daemon of each sandbox fails on purpose; those that replace it do not. */
   faultPoints?: string | undefined;
   logger: Logger;
@@ -33,9 +36,16 @@ export function cacheFolderOf({ home, entry }: ProcessDriverOptions): string {
 /** Everything a running sandbox was started from; one of another kind is not adopted. */
 export function fingerprintOf(options: ProcessDriverOptions, isolation: Isolation): string {
   const { entry, trust, memoryBytes, processes, egressSocket } = options;
+  const authority = authorityOf(options);
   const hasEgress = egressSocket !== undefined;
-  const facts = [fileStamp(entry), trust, isolation, memoryBytes, processes, hasEgress, process.version];
+  const facts = [fileStamp(entry), trust, isolation, memoryBytes, processes, hasEgress, authority, process.version];
   return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 16);
+}
+
+/** What the proxy's authority is now; undefined without one. */
+export function authorityOf({ egressSocket, egressCaFile }: ProcessDriverOptions): string | undefined {
+  if (egressSocket === undefined || egressCaFile === undefined || !existsSync(egressCaFile)) return undefined;
+  return readFileSync(egressCaFile, 'utf8');
 }
 
 /** Node and the daemon as a sandbox's user can read them; without bubblewrap it reads everything where it lies. */

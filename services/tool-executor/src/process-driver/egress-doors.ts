@@ -65,13 +65,14 @@ export class EgressDoors {
     await Promise.all([...this.doors.keys()].map((sandboxId) => this.close(sandboxId)));
   }
 
-  private makeDoor({ tenantId, sessionId, sandboxId }: SandboxRecord, proxySocket: string): Door {
+  private makeDoor({ tenantId, sessionId, sandboxId, projectId }: SandboxRecord, proxySocket: string): Door {
     const sockets = new Set<Socket>();
     const keep = (socket: Socket): void => {
       sockets.add(socket);
       socket.once('close', () => sockets.delete(socket));
     };
-    const line = egressCallerLine({ tenantId, sessionId, sandboxId, sandboxClass: 'default' });
+    const project = projectId === undefined ? {} : { projectId };
+    const line = egressCallerLine({ tenantId, sessionId, sandboxId, ...project, sandboxClass: 'default' });
     const server = createServer({ allowHalfOpen: true }, (client) => {
       const proxy = connect({ path: proxySocket, allowHalfOpen: true });
       for (const socket of [client, proxy]) keep(socket);

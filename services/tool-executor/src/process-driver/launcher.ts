@@ -197,5 +197,6 @@ export const INSIDE = {
   attachments: '/margay/attachments',
   trust: '/margay/trust.pem',
   egress: '/margay/egress',
+  authority: '/margay/ca.pem',
   cache: '/margay/cache',
 } as const;

@@ -24,6 +24,7 @@ export async function openProcess(config: ToolExecutorConfig, trust: string, log
     memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
     processes: config.MARGAY_SANDBOX_PROCESSES,
     egressSocket: config.MARGAY_EGRESS_LOCAL_SOCKET,
+    egressCaFile: config.MARGAY_EGRESS_CA_FILE,
     faultPoints: config.MARGAY_FAULT_POINTS,
     idleExitMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000 + IDLE_EXIT_MARGIN_MS,
     logger,

@@ -13,7 +13,7 @@ import {
 } from '../driver/sandbox-driver';
 import { Cgroups } from './cgroups';
 import { daemonEnvironment, hostPaths, INSIDE_PATHS, mountsOf } from './daemon-environment';
-import { cacheFolderOf, fingerprintOf, programOf, type ProcessDriverOptions } from './driver-options';
+import { authorityOf, cacheFolderOf, fingerprintOf, programOf, type ProcessDriverOptions } from './driver-options';
 import { detectIsolation, type Detected } from './detect-isolation';
 import { EgressDoors } from './egress-doors';
 import { removeStages, type Launched } from './launcher';
@@ -151,6 +151,7 @@ export class ProcessDriver extends SandboxDriver {
       sessionId,
       folder: workspace.folder,
       folderId: await folderId(workspace.folder),
+      ...projectOf(request.workspace),
       ...user,
       generation: minimum.generation,
       epoch: minimum.epoch,
@@ -167,33 +168,41 @@ export class ProcessDriver extends SandboxDriver {
   private async launchAtLast(record: SandboxRecord, isInPlace: boolean): Promise<Launched> {
     const { sandboxId, sessionId } = record;
     const folder = this.folderOf(sandboxId);
-    await folder.prepare(record, this.options.trust);
+    const authority = this.isolation === 'bwrap' ? authorityOf(this.options) : undefined;
+    const prepare = () => folder.prepare(record, this.options.trust, authority);
+    await prepare();
+    const launch = () => this.launch(record, folder, { isInPlace, hasAuthority: authority !== undefined });
     try {
-      return await this.launch(record, folder, isInPlace);
+      return await launch();
     } catch (error) {
       this.options.logger.warn(
         { sandboxId, sessionId, err: error },
         'sandbox did not start, trying without its journal',
       );
       await folder.forgetJournal();
-      await folder.prepare(record, this.options.trust);
-      return this.launch(record, folder, isInPlace);
+      await prepare();
+      return launch();
     }
   }
 
-  private async launch(record: SandboxRecord, folder: SandboxFolder, isInPlace: boolean): Promise<Launched> {
+  private async launch(
+    record: SandboxRecord,
+    folder: SandboxFolder,
+    { isInPlace, hasAuthority }: { isInPlace: boolean; hasAuthority: boolean },
+  ): Promise<Launched> {
     const { cgroups, detected } = this.parts;
     const { memoryBytes, processes } = this.options;
     const isBoxed = this.isolation === 'bwrap';
     await this.doors.open(record);
     const outside = new SandboxFolder(this.parts.sockets.base, record.sandboxId);
     const paths = isBoxed ? INSIDE_PATHS : hostPaths(outside, record.folder);
+    const outsideWorld = { hasEgress: this.doors.isOpen, hasAuthority };
     // A limit on processes counts everything of a user, so it needs a user, or numbering, of the sandbox's own.
     const isAlone = isBoxed || isOwnUid(record.uid);
     return detected.launcher.launch({
       isolation: this.isolation,
       user: record,
-      mounts: mountsOf(folder, record.folder, cacheFolderOf(this.options), this.doors.isOpen),
+      mounts: mountsOf(folder, record.folder, cacheFolderOf(this.options), outsideWorld),
       // The workspace first: it may lie in the folder of another base.
       bases: [record.folder, folder.path, cacheFolderOf(this.options)],
       ...(isInPlace ? { hostPath: record.folder } : {}),
@@ -202,7 +211,7 @@ export class ProcessDriver extends SandboxDriver {
         idleExitMs: this.options.idleExitMs,
         memoryBytes,
         processes: isAlone ? processes : 0,
-        hasEgress: this.doors.isOpen,
+        ...outsideWorld,
         faultPoints: this.faultPointsOf(record.sandboxId),
       }),
       ...(this.isolation === 'uid' ? { program: programOf(this.options) } : {}),
@@ -308,4 +317,10 @@ export class ProcessDriver extends SandboxDriver {
   private folderOf(sandboxId: string): SandboxFolder {
     return new SandboxFolder(path.join(this.options.home, 'sandboxes'), sandboxId);
   }
+}
+
+/** Also of a worktree of it. */
+function projectOf(workspace: ClaimRequest['workspace']): { projectId?: string } {
+  const base = workspace.kind === 'worktree' ? workspace.of : workspace;
+  return base.kind === 'project' ? { projectId: base.projectId } : {};
 }

@@ -19,6 +19,8 @@ import path from 'node:path';
 const MAX_BASE_LENGTH = 70;
 const SHORT_PREFIX = 'margay-';
 const LINK = 's';
+/** Certificate of the egress proxy's authority. */
+export const AUTHORITY_FILE = 'ca.pem';
 /** Of these the sandbox's user is the owner. */
 const OWN_FOLDERS = ['run', 'state', 'results', 'attachments', 'home', 'tmp'] as const;
 
@@ -48,7 +50,7 @@ export class SandboxFolder {
   }
 
   /** Makes what is missing and gives it to the sandbox's user. */
-  async prepare(user: User, trust: string): Promise<void> {
+  async prepare(user: User, trust: string, authority?: string): Promise<void> {
     await mkdir(this.path, { recursive: true, mode: 0o711 });
     for (const name of OWN_FOLDERS) {
       await mkdir(this.file(name), { recursive: true, mode: 0o700 });
@@ -57,6 +59,7 @@ export class SandboxFolder {
       if (process.getuid?.() === 0) await chown(this.file(name), user.uid, user.gid);
     }
     await writeFile(this.file('trust.pem'), trust, { mode: 0o644 });
+    if (authority !== undefined) await writeFile(this.file(AUTHORITY_FILE), authority, { mode: 0o644 });
     await writeFile(this.file('passwd'), `agent:x:${user.uid}:${user.gid}:agent:/home/agent:/bin/bash\n`);
     await writeFile(this.file('group'), `agent:x:${user.gid}:\n`);
     await writeFile(this.file('hosts'), '127.0.0.1 localhost sandbox\n');
