@@ -85,8 +85,12 @@ function egressEnvironment({ services }: PlannedProcess, { home, egressPolicyFil
   const isEgress = services.includes('egress');
   const isPart = isEgress || services.includes('tool-executor');
   const hasEgress = egressPolicyFile !== undefined;
+  const authority = join(home, 'egress', 'ca');
   return {
     MARGAY_EGRESS_POLICY_FILE: isEgress ? egressPolicyFile : undefined,
+    // The proxy makes what is missing there; tool-executor reads the certificate whenever a sandbox starts.
+    MARGAY_EGRESS_CA_DIR: isEgress ? authority : undefined,
+    MARGAY_EGRESS_CA_FILE: isPart && hasEgress ? join(authority, 'ca.pem') : undefined,
     MARGAY_EGRESS_LOCAL_SOCKET: isPart && hasEgress ? join(home, 'egress', 'relay.sock') : undefined,
   };
 }
