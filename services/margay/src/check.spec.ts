@@ -7,9 +7,10 @@ let url: string;
 let asked: string[];
 let lines: string[];
 let healthStatus: number;
+let sessionStatus: number;
 
 beforeEach(async () => {
-  [asked, lines, healthStatus] = [[], [], 200];
+  [asked, lines, healthStatus, sessionStatus] = [[], [], 200, 200];
   server = createServer((request, response) => {
     asked.push(`${request.method} ${request.url} ${request.headers['x-api-key'] ?? '-'}`);
     const [status, body] = answerTo(request.url ?? '');
@@ -25,6 +26,7 @@ afterEach(() => {
 
 function answerTo(path: string): [number, object] {
   if (path === '/healthz') return [healthStatus, { status: 'ok' }];
+  if (path === '/api/sessions' && sessionStatus !== 200) return [sessionStatus, { message: 'no' }];
   if (path === '/api/sessions') return [200, { session_id: 'ab12' }];
   return [200, { session_id: 'ab12', terminated: true }];
 }
@@ -42,6 +44,14 @@ describe('the command check', () => {
     await run();
     expect(asked).toHaveLength(1);
     expect(lines.at(-1)).toContain('no key');
+  });
+
+  it('looks at health alone with a key that has expired, and says so; anything else fails', async () => {
+    sessionStatus = 401;
+    await run('mk_key');
+    expect(lines.at(-1)).toBe('the key holds no longer: no session was made');
+    sessionStatus = 403;
+    await expect(run('mk_key')).rejects.toThrow();
   });
 
   it('fails where the gateway is not healthy or not there', async () => {

@@ -51,6 +51,8 @@ export const SessionConfig = z
     MARGAY_TOOL_EXECUTOR_URL: z.string(),
     /** Text of the first key; without it no key is made at the first start. */
     MARGAY_BOOTSTRAP_KEY: z.string().optional(),
+    /** How long that key holds, from when it is first seen; 0 = until it is revoked. */
+    MARGAY_BOOTSTRAP_KEY_SECONDS: z.coerce.number().int().min(0).default(0),
     /** First part of the keys this installation makes. */
     MARGAY_CELL: z
       .string()

@@ -90,7 +90,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const { store, blobs, leases, rows } = await openCollections(db, instance, version);
 
     const access = new AccessService(rows.access, bus, config.MARGAY_CELL);
-    await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY);
+    await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY, config.MARGAY_BOOTSTRAP_KEY_SECONDS);
 
     const clockGuard = new ClockGuard({
       check: () => this.checkClock(),

@@ -117,6 +117,17 @@ describe('the first start', () => {
     });
   });
 
+  it('gives the key an end where one is set, which no later start moves', async () => {
+    const id = '1'.repeat(32);
+    const rowOf = async () => (await keys().find({ _id: id }).toArray())[0];
+    await access.bootstrap(key.replace('0'.repeat(32), id), 86_400);
+    const row = await rowOf();
+    const hours = ((row?.expiresAt?.getTime() ?? 0) - Date.now()) / 3_600_000;
+    expect(hours).toBeCloseTo(24, 1);
+    await other.bootstrap(key.replace('0'.repeat(32), id), 999_999);
+    expect(await rowOf()).toEqual(row);
+  });
+
   it('refuses what is no key', async () => {
     await expect(access.bootstrap('secret')).rejects.toMatchObject({ reason: 'invalid_bootstrap_key' });
   });

@@ -124,8 +124,8 @@ export class AccessService {
     );
   }
 
-  /** Makes tenant `default` and, if its text is given, the first key. Safe to repeat and to race. */
-  async bootstrap(keyText: string | undefined): Promise<void> {
+  /** Makes tenant `default` and, if its text is given, the first key. Safe to repeat and to race: its end stays. */
+  async bootstrap(keyText: string | undefined, lifeSeconds = 0): Promise<void> {
     await this.repository.insertTenant(tenantRow(FIRST_TENANT, FIRST_TENANT, 'Default'));
     if (keyText === undefined) return;
     const id = keyIdOf(keyText);
@@ -141,7 +141,7 @@ export class AccessService {
       principal: FIRST_PRINCIPAL,
       label: 'first key',
       role: 'owner',
-      expiresAt: null,
+      expiresAt: lifeSeconds === 0 ? null : new Date(Date.now() + lifeSeconds * 1_000),
     });
   }
 
