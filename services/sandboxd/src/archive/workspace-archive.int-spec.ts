@@ -53,7 +53,14 @@ async function take(
   more: Partial<sandboxdPb.SnapshotRequest> & { n: number },
 ): Promise<Taken> {
   const chunks: Uint8Array[] = [];
-  for await (const { message } of archive.snapshot({ base: 0, excludes: [], maxBytes: 0, last: false, ...more })) {
+  for await (const { message } of archive.snapshot({
+    base: 0,
+    excludes: [],
+    maxBytes: 0,
+    last: false,
+    full: false,
+    ...more,
+  })) {
     if (message?.$case === 'chunk') chunks.push(message.value);
     if (message?.$case === 'manifest') return { manifest: message.value, bytes: Buffer.concat(chunks) };
   }
@@ -194,7 +201,8 @@ describe('the archive of a workspace', () => {
     }
     const full = await take(archive, { n: 1 });
     expect(full.manifest.entries).toBe(10_100);
-    expect((await take(archive, { n: 2, base: 1 })).manifest).toMatchObject({ unchanged: true, n: 1, bytes: 0 });
+    for (const isDue of [false, true])
+      expect((await take(archive, { n: 2, base: 1, full: isDue })).manifest).toMatchObject({ unchanged: true, n: 1 });
 
     writeFileSync(path.join(root, 'd1', 'f100'), 'changed, same folder');
     chmodSync(path.join(root, 'd2', 'f200'), 0o600);
@@ -239,7 +247,9 @@ describe('the archive of a workspace', () => {
   it('holds back calls that change files until it is done', async () => {
     const { root, archive } = await space();
     writeFileSync(path.join(root, 'a'), randomBytes(3_000_000));
-    const parts = archive.snapshot({ n: 1, base: 0, excludes: [], maxBytes: 0, last: false })[Symbol.asyncIterator]();
+    const parts = archive
+      .snapshot({ n: 1, base: 0, excludes: [], maxBytes: 0, last: false, full: false })
+      [Symbol.asyncIterator]();
     await parts.next();
     let isThrough = false;
     const held = archive.gate.pass().then(() => (isThrough = true));
@@ -252,7 +262,9 @@ describe('the archive of a workspace', () => {
   it('opens the way again when whoever wanted the archive leaves, and when it grows too large', async () => {
     const { root, archive } = await space();
     writeFileSync(path.join(root, 'a'), randomBytes(3_000_000));
-    const parts = archive.snapshot({ n: 1, base: 0, excludes: [], maxBytes: 0, last: false })[Symbol.asyncIterator]();
+    const parts = archive
+      .snapshot({ n: 1, base: 0, excludes: [], maxBytes: 0, last: false, full: false })
+      [Symbol.asyncIterator]();
     await parts.next();
     await parts.return?.();
     await archive.gate.pass();

@@ -66,7 +66,7 @@ export class WorkspaceArchive {
   }
 
   private async write(
-    { n, base, excludes, maxBytes }: sandboxdPb.SnapshotRequest,
+    { n, base, excludes, maxBytes, full }: sandboxdPb.SnapshotRequest,
     impatient: AbortSignal,
     parts: Handover<SnapshotResponse>,
   ): Promise<void> {
@@ -75,7 +75,7 @@ export class WorkspaceArchive {
     const delta = base > 0 && this.index.n === base ? this.index.compare(tree) : undefined;
     if (delta && delta.changed.length === 0 && delta.deleted.length === 0)
       return parts.give(manifestOf({ n: base, base, revision, unchanged: true }));
-    const isDelta = delta !== undefined && delta.deleted.length <= DELETED_MAX;
+    const isDelta = delta !== undefined && !full && delta.deleted.length <= DELETED_MAX;
     const entries = isDelta ? delta.changed : tree;
     const packed = await this.pack(entries, { maxBytes, impatient, parts });
     this.index = await this.index.follow(n, revision, tree);

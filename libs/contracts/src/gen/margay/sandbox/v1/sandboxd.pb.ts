@@ -251,6 +251,8 @@ export interface SnapshotRequest {
   maxBytes: number;
   /** The sandbox is leaving: waits for the calls that run, and the sandbox need not wait for another one. */
   last: boolean;
+  /** Not a delta: `base` only tells whether anything has changed. */
+  full: boolean;
 }
 
 export interface SnapshotResponse {
@@ -3680,7 +3682,7 @@ export const CallFailure: MessageFns<CallFailure> = {
 };
 
 function createBaseSnapshotRequest(): SnapshotRequest {
-  return { n: 0, base: 0, excludes: [], maxBytes: 0, last: false };
+  return { n: 0, base: 0, excludes: [], maxBytes: 0, last: false, full: false };
 }
 
 export const SnapshotRequest: MessageFns<SnapshotRequest> = {
@@ -3699,6 +3701,9 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
     }
     if (message.last !== false) {
       writer.uint32(40).bool(message.last);
+    }
+    if (message.full !== false) {
+      writer.uint32(48).bool(message.full);
     }
     return writer;
   },
@@ -3756,6 +3761,14 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
             message.last = reader.bool();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.full = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3779,6 +3792,7 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
         ? globalThis.Number(object.max_bytes)
         : 0,
       last: isSet(object.last) ? globalThis.Boolean(object.last) : false,
+      full: isSet(object.full) ? globalThis.Boolean(object.full) : false,
     };
   },
 
@@ -3799,6 +3813,9 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
     if (message.last !== false) {
       obj.last = message.last;
     }
+    if (message.full !== false) {
+      obj.full = message.full;
+    }
     return obj;
   },
 
@@ -3812,6 +3829,7 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
     message.excludes = object.excludes?.map((e) => e) || [];
     message.maxBytes = object.maxBytes ?? 0;
     message.last = object.last ?? false;
+    message.full = object.full ?? false;
     return message;
   },
 };
