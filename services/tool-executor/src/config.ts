@@ -21,6 +21,26 @@ const KubernetesSettings = {
   MARGAY_SANDBOX_COLLECT_SECONDS: z.coerce.number().min(0.2).default(30).describe('between collections'),
 };
 
+/** See docs/workspaces.md. */
+const WorkspaceSettings = {
+  MARGAY_WORKSPACE_TEMPLATES_FILE: z.string().optional().describe('a YAML file of what new projects can begin with'),
+  MARGAY_WORKSPACE_MAX_BYTES: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .default(10 * 1024 ** 3)
+    .describe('bytes that content may have, unpacked'),
+  MARGAY_WORKSPACE_SESSION_DAYS: z.coerce.number().min(0).default(30).describe('days after the last use'),
+  MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT: z
+    .string()
+    .default('{}')
+    .transform((text): unknown => JSON.parse(text))
+    .pipe(z.record(z.string(), z.number().min(0)))
+    .describe('JSON: tenant to days'),
+  MARGAY_WORKSPACE_PROJECT_DAYS: z.coerce.number().min(0).default(30).describe('days after the end of the project'),
+  MARGAY_WORKSPACE_SWEEP_SECONDS: z.coerce.number().min(0.2).default(60).describe('between looks at what is to go'),
+};
+
 export const ToolExecutorConfig = z.object({
   MARGAY_TOOL_EXECUTOR_LISTEN: z.string().describe('host:port of its gRPC server'),
   MARGAY_KEYS_DIR: z.string().describe('folder of the service keys'),
@@ -52,9 +72,13 @@ export const ToolExecutorConfig = z.object({
   /** Of the authority by which egress reads requests; sandboxes are given it to believe. */
   MARGAY_EGRESS_CA_FILE: z.string().optional().describe('path of a certificate, PEM'),
   ...KubernetesSettings,
+  ...WorkspaceSettings,
   /** Tools that the operator defines, see docs/http-tools.md; without it no store is needed. */
   MARGAY_HTTP_TOOLS_FILE: z.string().optional().describe('a JSON file of HTTP tools'),
-  MARGAY_MONGODB_URL: z.string().optional().describe('the document store, for tools outside sandboxes'),
+  MARGAY_MONGODB_URL: z
+    .string()
+    .optional()
+    .describe('the document store: of workspaces, and of tools outside sandboxes'),
   MARGAY_MONGODB_DATABASE: z.string().default('margay_g0').describe('name of the database'),
   MARGAY_CALL_LOST_SECONDS: z.coerce
     .number()

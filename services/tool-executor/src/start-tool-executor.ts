@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { executorPb } from '@margay/contracts';
+import { executorPb, workspacesPb } from '@margay/contracts';
 import {
   KeyRing,
   parseConfig,
@@ -13,6 +13,8 @@ import {
 } from '@margay/platform';
 import { appModuleOf } from './app.module';
 import { ToolExecutorConfig } from './config';
+import { openContent } from './content/open-content';
+import { WorkspacesGrpc } from './content/workspaces.grpc';
 import { EgressCallers } from './egress/egress-callers';
 import { EgressTokens } from './egress/egress-tokens';
 import { ExecutorGrpc } from './executor/executor.grpc';
@@ -46,6 +48,7 @@ export async function startToolExecutor(
   const { driver, ledger } = open;
   const metrics = new SandboxMetrics(shared.management.registry);
   const outside = await openOutside(config, { logger, management: shared.management });
+  const content = await openContent({ config, open, logger });
   const registry = new SandboxRegistry({
     driver,
     ledger,
@@ -53,9 +56,11 @@ export async function startToolExecutor(
     idleStopMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000,
     logger,
     observer: metrics,
+    preparation: content?.bringer,
   });
   metrics.show(registry);
   await registry.adopt();
+  const workspaces = new WorkspacesGrpc(content?.serve(registry));
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
   const application = await startGrpcApplication({
     service: SERVICE,
@@ -63,7 +68,10 @@ export async function startToolExecutor(
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,
-    serve: (server, nest) => server.add(executorPb.ExecutorDefinition, nest.get(ExecutorGrpc)),
+    serve: (server, nest) =>
+      server
+        .add(executorPb.ExecutorDefinition, nest.get(ExecutorGrpc))
+        .add(workspacesPb.WorkspacesDefinition, workspaces),
   });
   const stopSweeping = sweepRegularly(registry, logger);
   const stopShowing = show(open, shared);
@@ -74,6 +82,7 @@ export async function startToolExecutor(
       stopShowing();
       await application.close();
       await Promise.all([registry.close(), outside?.close()]);
+      await content?.close();
       await open.close();
     },
   };

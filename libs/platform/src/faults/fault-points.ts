@@ -52,6 +52,12 @@ export const FAULT_POINT_NAMES = [
   'sandbox.before-delete',
   /** Its pod was told to go, the store calls it unfinished. Detail: as before. */
   'sandbox.after-delete',
+  /** The sandbox has brought what its workspace begins with; by the store it has not. Detail: workspace key and id. */
+  'workspace.after-content',
+  /** By the store the workspace goes, and nothing runs there; its files are there. Detail: as before. */
+  'workspace.before-files',
+  /** Its files are gone, the store still names them. Detail: as before. */
+  'workspace.after-files',
   /** A call is about to run; unless it is pure, the sandbox's journal says `started`. Detail: tool id, call id, arguments. */
   'sandboxd.before-run',
   /** The call has run, its result is not in the sandbox's journal. Detail: tool id, call id, arguments. */

@@ -1,11 +1,13 @@
 import type { FindCaller } from '../egress/egress-callers';
 import type { SandboxDriver } from './sandbox-driver';
+import type { SandboxInventory } from './sandbox-inventory';
 import type { SandboxLedger } from './sandbox-ledger';
 
 /** A driver that is ready, with its records. */
 export interface OpenDriver {
   driver: SandboxDriver;
   ledger: SandboxLedger;
+  inventory: SandboxInventory;
   /** As configured: `process`, `kubernetes`. */
   name: string;
   /** What is weaker than it could be. */

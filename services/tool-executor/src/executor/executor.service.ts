@@ -147,7 +147,7 @@ export class ExecutorService {
   /** Says why it takes long, after a while and whenever that changes. */
   private async *obtain(grant: RunGrant): AsyncGenerator<executorPb.ExecuteResponse, LiveSandbox> {
     const claim = this.registry.obtain(grant);
-    if (this.registry.find(grant.tenantId, grant.sessionId)) return claim;
+    if (this.registry.isReady(grant.tenantId, grant.sessionId)) return claim;
     let shown: Refusal | undefined;
     for (let waitMs = SHOW_WAITING_MS; ; waitMs = SHOW_CHANGE_MS) {
       if (await isSettledWithin(claim, waitMs)) return claim;

@@ -14,6 +14,7 @@ import { Collection } from './collection';
 import { EpochRepository } from './epoch.repository';
 import { KubernetesApi } from './kubernetes-api';
 import { KubernetesDriver } from './kubernetes-driver';
+import { KubernetesInventory } from './kubernetes-inventory';
 import { KubernetesMetrics } from './kubernetes-metrics';
 import { selectorOf } from './labels';
 import { proxyAddress, type ProxyAddress } from './proxy-address';
@@ -21,7 +22,7 @@ import { PoolSettings } from './pool-settings';
 import { poolTarget, TARGET_WINDOW_MS } from './pool-target';
 import type { SandboxContext } from './sandbox-context';
 import { SandboxRepository } from './sandbox.repository';
-import { isFinal } from './sandbox-row';
+import { isFinal, type SandboxRow } from './sandbox-row';
 import type { Probe } from './warm-pool';
 import { WorkspaceRepository } from './workspace.repository';
 
@@ -51,7 +52,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   });
   try {
     await mongo.ready(STORE_WAIT_MS);
-    const { sandboxes, workspaces, epochs, leases } = await openRecords(mongo);
+    const { sandboxes, workspaces, epochs, leases, rows } = await openRecords(mongo);
     const api = await KubernetesApi.open({
       kubeconfigFile: config.MARGAY_KUBECONFIG,
       namespace: settings.namespace,
@@ -70,6 +71,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     return {
       driver,
       ledger: driver.ledger,
+      inventory: new KubernetesInventory(rows, api),
       name: 'kubernetes',
       warning: undefined,
       findCaller: findCallerIn(sandboxes, workspaces),
@@ -89,11 +91,12 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
 async function openRecords(mongo: MongoConnection) {
   const { db } = mongo.connection;
   if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
-  const sandboxes = new SandboxRepository(db.collection('sandboxes'));
+  const rows = db.collection<SandboxRow>('sandboxes');
+  const sandboxes = new SandboxRepository(rows);
   const workspaces = new WorkspaceRepository(db.collection('workspaces'));
   const epochs = new EpochRepository(db.collection('sandboxEpochs'));
   for (const repository of [sandboxes, workspaces, epochs]) await repository.createIndexes();
-  return { sandboxes, workspaces, epochs, leases: new LeaseRepository(db.collection('leases'), randomUUID()) };
+  return { rows, sandboxes, workspaces, epochs, leases: new LeaseRepository(db.collection('leases'), randomUUID()) };
 }
 
 function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, proxy?: ProxyAddress): PoolSettings {

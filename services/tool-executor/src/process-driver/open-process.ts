@@ -29,9 +29,9 @@ export async function openProcess(config: ToolExecutorConfig, trust: string, log
     idleExitMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000 + IDLE_EXIT_MARGIN_MS,
     logger,
   });
-  const { isolation, warning, ledger } = driver;
+  const { isolation, warning, ledger, inventory } = driver;
   if (warning !== undefined) refuseOpenDoors(config, isolation);
-  return { driver, ledger, name: 'process', warning, close: () => driver.close() };
+  return { driver, ledger, inventory, name: 'process', warning, close: () => driver.close() };
 }
 
 /** Without a real sandbox the platform is for the person at this machine only. */

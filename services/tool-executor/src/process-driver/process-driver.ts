@@ -17,6 +17,7 @@ import { authorityOf, cacheFolderOf, fingerprintOf, programOf, type ProcessDrive
 import { detectIsolation, type Detected } from './detect-isolation';
 import { EgressDoors } from './egress-doors';
 import { removeStages, type Launched } from './launcher';
+import { ProcessInventory } from './process-inventory';
 import { ProcessLedger } from './process-ledger';
 import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
 import { SandboxFolder, sandboxIdOf, shortName, type User } from './sandbox-folder';
@@ -33,6 +34,7 @@ const STOP_WAIT_MS = 3_000;
 /** Sandboxes as process trees of this machine (cluster §1.7). */
 export class ProcessDriver extends SandboxDriver {
   readonly ledger: ProcessLedger;
+  readonly inventory: ProcessInventory;
   private readonly listeners = new Set<LostListener>();
   private readonly turns = new Turns();
   /** Sandboxes whose end is meant. */
@@ -54,6 +56,7 @@ export class ProcessDriver extends SandboxDriver {
   ) {
     super();
     this.ledger = new ProcessLedger(parts.records);
+    this.inventory = new ProcessInventory(options.home, parts.records);
     this.workspaces = new Workspaces({ home: options.home, isRoot: parts.isRoot });
     // Without a network of its own, a sandbox needs no way out, and could not be kept from going others.
     const egressSocket = this.isolation === 'bwrap' ? options.egressSocket : undefined;

@@ -1,10 +1,11 @@
-import { sandboxdPb } from '@margay/contracts';
+import { contentPb, sandboxdPb } from '@margay/contracts';
 import { grpcClient, type GrpcClient } from '@margay/platform';
 import { CallStream } from '@margay/platform/calls';
 import type { SandboxEndpoint } from '../driver/sandbox-driver';
 import { knownCertificate, pinnedCertificate } from './pinned-certificate';
 
 type SandboxdClient = GrpcClient<typeof sandboxdPb.SandboxdDefinition>;
+type ContentClient = GrpcClient<typeof contentPb.ContentDefinition>;
 
 const HELLO_TIMEOUT_MS = 10_000;
 
@@ -12,8 +13,10 @@ const HELLO_TIMEOUT_MS = 10_000;
 export class SandboxConnection {
   /** All calls share one stream. */
   readonly calls: CallStream<sandboxdPb.ExecuteRequest, sandboxdPb.ExecuteResponse>;
+  private contentClient?: ContentClient;
 
   private constructor(
+    private readonly address: string,
     readonly client: SandboxdClient,
     readonly audience: string,
     /** Both are empty on a Unix socket. */
@@ -25,10 +28,11 @@ export class SandboxConnection {
 
   /** Nothing has been asked of it yet. */
   static async open({ address, audience, tls }: SandboxEndpoint): Promise<SandboxConnection> {
-    if (!tls) return new SandboxConnection(grpcClient(sandboxdPb.SandboxdDefinition, address), audience, '', '');
+    if (!tls)
+      return new SandboxConnection(address, grpcClient(sandboxdPb.SandboxdDefinition, address), audience, '', '');
     const { pem, fingerprint } = knownCertificate(tls) ?? (await pinnedCertificate(address, tls.fingerprint));
     const client = grpcClient(sandboxdPb.SandboxdDefinition, address, { pinnedCertificate: pem });
-    return new SandboxConnection(client, audience, fingerprint, pem);
+    return new SandboxConnection(address, client, audience, fingerprint, pem);
   }
 
   /** Binds the sandbox to the session of the grant. @returns what tells this life of it from others */
@@ -36,7 +40,15 @@ export class SandboxConnection {
     return (await this.client.hello({ workspaceId }, { grant, timeoutMs: HELLO_TIMEOUT_MS })).incarnation;
   }
 
+  /** What the workspace begins with is brought over a connection of its own, once in its life. */
+  get content(): ContentClient {
+    const pinned = this.tlsCertificate === '' ? {} : { pinnedCertificate: this.tlsCertificate };
+    this.contentClient ??= grpcClient(contentPb.ContentDefinition, this.address, pinned);
+    return this.contentClient;
+  }
+
   close(): void {
+    this.contentClient?.close();
     this.calls.close();
     this.client.close();
   }

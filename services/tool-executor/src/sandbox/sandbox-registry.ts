@@ -1,4 +1,5 @@
 import type { RunGrant } from '@margay/contracts';
+import { isMargayError } from '@margay/errors';
 import { ATTRIBUTE, withSpan, type Logger } from '@margay/platform';
 import { SANDBOX_CLASS } from '../metrics';
 import type { Epoch } from '../driver/epoch';
@@ -7,10 +8,14 @@ import type { SandboxLedger } from '../driver/sandbox-ledger';
 import { UTILITY_IDLE_MS, utilityWorkspaceOf, type ClaimWorkspace } from '../driver/workspace-key';
 import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
 import type { SandboxGrants } from './sandbox-grants';
+import type { SandboxPreparation } from './sandbox-preparation';
+import { Preparations } from './preparations';
 
 /** Who wants a sandbox, where, and since when: a run grant, or the same for work that belongs to no run. */
 export type SandboxWish = Pick<RunGrant, 'tenantId' | 'sessionId' | 'epoch' | 'storeGeneration'> & {
   workspace: ClaimWorkspace;
+  /** Whose session it is, where that is known. */
+  owner?: string | undefined;
 };
 
 export interface Fence {
@@ -35,6 +40,7 @@ export interface SandboxRegistryOptions {
   idleStopMs: number;
   logger: Logger;
   observer?: SandboxObserver;
+  preparation?: SandboxPreparation | undefined;
   /** Milliseconds of a clock that never jumps. */
   now?: () => number;
 }
@@ -42,6 +48,10 @@ export interface SandboxRegistryOptions {
 const SHUTDOWN_GRACE_MS = 1_000;
 
 /** Which sandbox serves which session: claimed at the first call, ended when idle, claimed again when lost. */
+/** Another sandbox would not do either. */
+const FOR_GOOD = new Set(['executor_closing', 'workspace_deleting', 'sandbox_unavailable', 'store_unavailable']);
+/** Sandboxes may be lost while they are prepared; so many are tried. */
+const PREPARED = 3;
 export class SandboxRegistry {
   private readonly live = new Map<string, LiveSandbox>();
   private readonly claiming = new Map<string, Promise<LiveSandbox>>();
@@ -51,10 +61,12 @@ export class SandboxRegistry {
   private readonly claims: SandboxClaims;
 
   constructor(private readonly options: SandboxRegistryOptions) {
+  private readonly preparations: Preparations;
     this.now = options.now ?? (() => performance.now());
     this.claims = new SandboxClaims({ ...options, now: this.now });
     options.driver.onLost((ref, reason) => {
       options.observer?.lost(reason);
+    this.preparations = new Preparations(options.preparation, (sandbox) => this.ownerToken(sandbox));
       if (this.live.get(ref.sessionId)?.ref.sandboxId === ref.sandboxId) this.drop(ref.sessionId);
     });
   }
@@ -71,6 +83,19 @@ export class SandboxRegistry {
   async obtain(grant: SandboxWish): Promise<LiveSandbox> {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
+    for (let left = PREPARED; ; left -= 1) {
+      const sandbox = await this.claimed(grant);
+      try {
+        await this.preparations.prepare(grant, sandbox);
+        return sandbox;
+      } catch (error) {
+        if (left <= 1 || !isLostMeanwhile(error)) throw error;
+        this.forsake(sandbox);
+      }
+    }
+  }
+
+  private async claimed(grant: SandboxWish): Promise<LiveSandbox> {
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
       const { ledger } = this.options;
       if ((known.activeCalls > 0 && !ledger.isShared) || (await ledger.isUsable(known.ref))) {
@@ -105,7 +130,14 @@ export class SandboxRegistry {
 
   /** What the claim for a session waits for; undefined while it goes ahead. */
   refusalOf(sessionId: string): Refusal | undefined {
-    return this.claiming.has(sessionId) ? this.claims.refusalOf(sessionId) : undefined;
+  /** Whether calls can go to the session's sandbox at once. */
+  isReady(tenantId: string, sessionId: string): boolean {
+    const known = this.find(tenantId, sessionId);
+    return known !== undefined && this.preparations.isPrepared(known);
+  }
+
+    if (this.claiming.has(sessionId)) return this.claims.refusalOf(sessionId);
+    return this.preparations.refusalOf(sessionId);
   }
 
   /** The session's sandbox, also one that so far only other replicas have used. */
@@ -157,6 +189,7 @@ export class SandboxRegistry {
     if (sandbox) return this.end(sandbox, options);
     if (this.live.has(sessionId)) return;
     // One that ended before has left its files.
+    this.preparations.cancel(sessionId);
     await this.ending.get(sessionId);
     const ref = await this.options.ledger.find(tenantId, sessionId);
     if (ref) await this.options.driver.release(ref, options);
@@ -230,6 +263,7 @@ export class SandboxRegistry {
 
   private async observedClaim(grant: SandboxWish, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
     const startedAt = performance.now();
+    await this.preparations.close();
     const attributes = {
       [ATTRIBUTE.conversation]: grant.sessionId,
       [ATTRIBUTE.tenant]: grant.tenantId,
@@ -257,6 +291,7 @@ export class SandboxRegistry {
     const { ref } = claimed.sandbox;
     claimed.sandbox.workspaceKey = keyOf(grant);
     await this.noteEpoch(grant);
+    await this.options.preparation?.admit(grant);
     this.live.set(sessionId, claimed.sandbox);
     const durationMs = Math.round(performance.now() - startedAt);
     this.options.logger.info({ sandboxId: ref.sandboxId, sessionId, durationMs }, 'sandbox ready');
@@ -324,3 +359,8 @@ function keyOf({ workspace }: SandboxWish): string {
   if (workspace.kind === 'project') return `project ${workspace.projectId}`;
   return workspace.kind === 'own' ? 'own' : `path ${workspace.path}`;
 }
+/** Another replica of this service, or another sandbox, can do what this one could not. */
+function isLostMeanwhile(error: unknown): boolean {
+  return isMargayError(error) && error.code === 'UNAVAILABLE' && !FOR_GOOD.has(error.reason);
+}
+

@@ -1,0 +1,95 @@
+import { randomUUID } from 'node:crypto';
+import { UnavailableError } from '@margay/errors';
+import { LeasedSweep, LeaseRepository, type ServiceShared } from '@margay/platform';
+import { MongoConnection } from '@margay/platform/mongo';
+import type { ToolExecutorConfig } from '../config';
+import type { OpenDriver } from '../driver/open-driver';
+import { SANDBOX_CLASS } from '../metrics';
+import type { SandboxRegistry } from '../sandbox/sandbox-registry';
+import { ContentBringer } from './content-bringer';
+import { ContentOrders } from './content-orders';
+import { Retention } from './retention';
+import { WorkspaceTemplates } from './templates';
+import { UploadStore } from './upload-store';
+import { WorkspaceRecords } from './workspace-records';
+import { WorkspaceRemoval, type WorkspaceRemnant } from './workspace-removal';
+import { WorkspacesService } from './workspaces.service';
+
+export interface OpenContent {
+  bringer: ContentBringer;
+  /** Once there is a registry. */
+  serve(registry: Pick<SandboxRegistry, 'release'>): WorkspacesService;
+  close(): Promise<void>;
+}
+
+const STORE_WAIT_MS = 60_000;
+
+export interface OpenContentOptions {
+  config: ToolExecutorConfig;
+  open: OpenDriver;
+  logger: ServiceShared['logger'];
+}
+
+/** Records of workspaces, what they begin with and when they go; undefined without a store. */
+export async function openContent({ config, open, logger }: OpenContentOptions): Promise<OpenContent | undefined> {
+  const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
+  if (url === undefined) return undefined;
+  const templates = WorkspaceTemplates.read(config.MARGAY_WORKSPACE_TEMPLATES_FILE);
+  const mongo = new MongoConnection({ url, database, logger, name: 'tool-executor' });
+  try {
+    await mongo.ready(STORE_WAIT_MS);
+    const { records, uploads, leases, remnants } = await openRecords(mongo, templates);
+    const bringer = new ContentBringer({
+      records,
+      uploads,
+      orders: new ContentOrders(templates, uploads),
+      hasRowsMade: open.name === 'kubernetes',
+      instance: randomUUID(),
+      maxBytes: config.MARGAY_WORKSPACE_MAX_BYTES,
+      logger,
+    });
+    const retention = new Retention({
+      sessionDays: config.MARGAY_WORKSPACE_SESSION_DAYS,
+      projectDays: config.MARGAY_WORKSPACE_PROJECT_DAYS,
+      sessionDaysByTenant: config.MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT,
+    });
+    let sweep: LeasedSweep | undefined;
+    return {
+      bringer,
+      serve: (registry) => {
+        const release = (tenantId: string, sessionId: string) => registry.release(tenantId, sessionId);
+        const { inventory } = open;
+        const removal = new WorkspaceRemoval({ records, inventory, release, remnants, retention, logger });
+        const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
+        const work = { name: 'workspace-retention', everyMs, sweep: () => removal.sweep() };
+        sweep = new LeasedSweep(work, { leases, logger });
+        sweep.start();
+        const usual = { class: SANDBOX_CLASS, storage: 'volume' };
+        return new WorkspacesService({ records, uploads, templates, retention, removal, inventory, release, usual });
+      },
+      close: async () => {
+        bringer.close();
+        await sweep?.stop();
+        await mongo.close();
+      },
+    };
+  } catch (error) {
+    await mongo.close();
+    throw error;
+  }
+}
+
+async function openRecords(mongo: MongoConnection, { blobs }: WorkspaceTemplates) {
+  const { db } = mongo.connection;
+  if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
+  const records = new WorkspaceRecords(db.collection('workspaces'));
+  const uploads = new UploadStore(db);
+  for (const owner of [records, uploads]) await owner.createIndexes();
+  const index = db.collection<{ _id: string; tenantId: string }>('workspaceIndex');
+  const remnants: WorkspaceRemnant[] = [
+    { name: 'uploads', remove: ({ tenantId, _id }) => uploads.removeOf(tenantId, _id, blobs) },
+    { name: 'index', remove: async ({ tenantId, _id }) => void (await index.deleteOne({ _id, tenantId })) },
+  ];
+  const leases = new LeaseRepository(db.collection('leases'), randomUUID());
+  return { records, uploads, leases, remnants };
+}
