@@ -2,6 +2,7 @@ export * as sessionsPb from './gen/margay/session/v1/sessions.pb';
 export * as accessPb from './gen/margay/session/v1/access.pb';
 export * as runnersPb from './gen/margay/session/v1/runners.pb';
 export * as instancesPb from './gen/margay/session/v1/instances.pb';
+export * as egressPb from './gen/margay/session/v1/egress.pb';
 export * as secretsPb from './gen/margay/session/v1/secrets.pb';
 export * as executorPb from './gen/margay/tools/v1/executor.pb';
 export * as workspacesPb from './gen/margay/tools/v1/workspaces.pb';
@@ -30,6 +31,7 @@ export {
   EVENT_PAYLOADS,
   RUNNER_EVENT_TYPES,
   isEventType,
+  noticeOf,
   type EventInput,
   type EventPayloads,
   type EventType,
