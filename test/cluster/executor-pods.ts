@@ -1,11 +1,9 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { executorPb, type RunGrant } from '@margay/contracts';
 import { generateKeys, grpcClient, KeyRing, systemPrincipal, type GrpcClient } from '@margay/platform';
+import { openForward, type Forward } from './forward';
 import type { ClusterHarness, Manifest } from './harness';
 import { CONTAINER_SECURITY, POD_SECURITY } from './pods';
 
@@ -18,7 +16,15 @@ export interface Heard {
   finished?: executorPb.ExecuteFinished;
 }
 
-interface RunningExecutor {
+export interface Call {
+  args: object;
+  toolId?: string;
+  incarnation?: string;
+  callId?: string;
+  grant?: Partial<RunGrant>;
+}
+
+export interface RunningExecutor {
   client: ExecutorClient;
   metrics: () => Promise<string>;
 }
@@ -28,12 +34,21 @@ const DATABASE = 'margay_g0';
 const GRPC_PORT = 9090;
 const MANAGEMENT_PORT = 9464;
 
+const RELEASE = 'margay';
+
+/** How the chart marks a pod of a component. */
+export const componentLabels = (component: string): Record<string, string> => ({
+  'app.kubernetes.io/name': 'margay',
+  'app.kubernetes.io/instance': RELEASE,
+  'app.kubernetes.io/component': component,
+});
+
 /** tool-executor in pods of a namespace, with a store, and sandboxes in another one. */
 export class ExecutorPods {
   readonly install: string;
   private folder = '';
   private session!: KeyRing;
-  private readonly forwards: ChildProcess[] = [];
+  private readonly forwards: Forward[] = [];
   private readonly clients: ExecutorClient[] = [];
   private calls = 0;
 
@@ -43,7 +58,8 @@ export class ExecutorPods {
     /** Where sandboxes are. */
     readonly boxes: string,
   ) {
-    this.install = home;
+    // As the chart names it, whose policies are made for it.
+    this.install = `${home}.${RELEASE}`;
   }
 
   /** @param classes sandbox classes, as the operator writes them */
@@ -61,11 +77,18 @@ export class ExecutorPods {
   async start(name: string, environment: Record<string, string> = {}): Promise<RunningExecutor> {
     await this.cluster.apply(this.pod(name, environment));
     await this.cluster.waitFor(this.home, `pod/${name}`, 'condition=Ready');
-    const [grpc = 0, management = 0] = await this.forward(name, [GRPC_PORT, MANAGEMENT_PORT]);
+    const forward = await openForward(this.cluster, this.home, name, [GRPC_PORT, MANAGEMENT_PORT]);
+    this.forwards.push(forward);
+    const [grpc = 0, management = 0] = forward.ports;
     const client = grpcClient(executorPb.ExecutorDefinition, `127.0.0.1:${grpc}`, { keys: this.session });
     this.clients.push(client);
     const metrics = async () => (await fetch(`http://127.0.0.1:${management}/metrics`)).text();
     return { client, metrics };
+  }
+
+  /** Where the keys of the services lie. */
+  get keysFolder(): string {
+    return this.folder;
   }
 
   get principal() {
@@ -73,19 +96,29 @@ export class ExecutorPods {
   }
 
   /** Runs a shell command to its end as a call of that session. */
-  async shell(client: ExecutorClient, sessionId: string, command: string, incarnation = ''): Promise<Heard> {
-    this.calls += 1;
-    const callId = `${sessionId}.1.0.${this.calls}`;
-    const argsJson = JSON.stringify({ command });
-    const request = { callId, toolId: 'aider_shell_tool', argsJson, timeoutMs: 0, fromOffset: 0, incarnation };
+  shell(client: ExecutorClient, sessionId: string, command: string, incarnation = ''): Promise<Heard> {
+    return this.call(client, sessionId, { args: { command }, incarnation });
+  }
+
+  /** Runs one call to its end; a shell command unless it names another tool. */
+  async call(client: ExecutorClient, sessionId: string, call: Call): Promise<Heard> {
+    const { toolId = 'aider_shell_tool', args, incarnation = '', callId = this.nextCallId(sessionId) } = call;
+    const argsJson = JSON.stringify(args);
+    const request = { callId, toolId, argsJson, timeoutMs: 0, fromOffset: 0, incarnation };
     const heard: Heard = { output: '', incarnation, waits: [] };
-    for await (const { message } of client.execute(request, { grant: await this.grant(sessionId) })) {
+    const grant = await this.grant(sessionId, call.grant);
+    for await (const { message } of client.execute(request, { grant })) {
       if (message?.$case === 'started') heard.incarnation = message.value.incarnation;
       if (message?.$case === 'waiting') heard.waits.push(message.value);
       if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();
       if (message?.$case === 'finished') heard.finished = message.value;
     }
     return heard;
+  }
+
+  nextCallId(sessionId: string): string {
+    this.calls += 1;
+    return `${sessionId}.1.0.${this.calls}`;
   }
 
   async end(client: ExecutorClient, sessionId: string): Promise<void> {
@@ -109,11 +142,12 @@ export class ExecutorPods {
 
   async close(): Promise<void> {
     for (const client of this.clients) client.close();
-    for (const forward of this.forwards) if (forward.exitCode === null) forward.kill('SIGKILL');
+    for (const forward of this.forwards) forward.close();
     if (this.folder !== '') await rm(this.folder, { recursive: true, force: true });
   }
 
-  private grant(sessionId: string): Promise<string> {
+  /** What a runner shows for a call. */
+  grant(sessionId: string, more: Partial<RunGrant> = {}): Promise<string> {
     const grant: RunGrant = {
       v: 1,
       tenantId: TENANT,
@@ -123,27 +157,9 @@ export class ExecutorPods {
       storeGeneration: 0,
       principal: 'user:ada',
       workspace: { kind: 'own' },
+      ...more,
     };
     return this.session.signRunGrant(grant);
-  }
-
-  /** The local ports that lead to those of a pod, as long as the command runs. */
-  private async forward(pod: string, ports: number[]): Promise<number[]> {
-    const args = ['-n', this.home, 'port-forward', `pod/${pod}`, ...ports.map((port) => `:${port}`)];
-    const binary = process.env.MARGAY_TEST_CLUSTER_BINARY;
-    const child = binary ? spawn(binary, ['kubectl', ...args]) : spawn('kubectl', args);
-    this.forwards.push(child);
-    const found = new Map<number, number>();
-    for await (const line of createInterface(child.stdout)) {
-      const [, local, remote] = /127\.0\.0\.1:(\d+) -> (\d+)/.exec(line) ?? [];
-      if (local !== undefined) found.set(Number(remote), Number(local));
-      if (found.size === ports.length) break;
-    }
-    if (found.size < ports.length) {
-      await once(child, 'close');
-      throw new Error(`the ports of ${pod} could not be forwarded`);
-    }
-    return ports.map((port) => found.get(port) ?? 0);
   }
 
   private async surroundings(classes: object): Promise<Manifest[]> {
@@ -251,7 +267,7 @@ export class ExecutorPods {
     return {
       apiVersion: 'v1',
       kind: 'Pod',
-      metadata: { name, namespace: this.home, labels: { app: name } },
+      metadata: { name, namespace: this.home, labels: { app: name, ...componentLabels('tool-executor') } },
       spec: {
         serviceAccountName: 'executor',
         enableServiceLinks: false,

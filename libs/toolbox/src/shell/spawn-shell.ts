@@ -10,9 +10,16 @@ export interface ShellLimits {
   /** Processes and threads of the user; only where the user is the sandbox's own. */
   processes?: number;
   fileBytes?: number;
+  openFiles?: number;
 }
 
-export const DEFAULT_LIMITS: ShellLimits = { memoryBytes: 2 * 1024 ** 3, processes: 512, fileBytes: 2 * 1024 ** 3 };
+const GIB = 1024 ** 3;
+export const DEFAULT_LIMITS: ShellLimits = {
+  memoryBytes: 2 * GIB,
+  processes: 512,
+  fileBytes: 2 * GIB,
+  openFiles: 1024,
+};
 
 export interface SpawnShellOptions {
   command: string;
@@ -54,11 +61,12 @@ export async function spawnShell(options: SpawnShellOptions): Promise<StartedShe
 
 /** One pipe for both streams keeps their order; the limits hold for everything the command starts. */
 function preamble(limits: ShellLimits): string {
-  const lines = ['exec 2>&1'];
+  const lines = ['exec 2>&1', 'ulimit -c 0 2>/dev/null'];
   const ulimit = (flag: string, value: number): string => `ulimit -${flag} ${Math.floor(value)} 2>/dev/null`;
   if (limits.memoryBytes !== undefined) lines.push(ulimit('d', limits.memoryBytes / 1024));
   // POSIX shells count file size in blocks of 512 bytes; dash calls -p what bash calls -u.
   if (limits.fileBytes !== undefined) lines.push(ulimit('f', limits.fileBytes / 512));
+  if (limits.openFiles !== undefined) lines.push(ulimit('n', limits.openFiles));
   if (limits.processes !== undefined)
     lines.push(`${ulimit('u', limits.processes)} || ${ulimit('p', limits.processes)}`);
   // Short of memory, the kernel should take a command before the daemon that watches it.
