@@ -59,6 +59,8 @@ const KNOWN: Record<StoredType | 'agent_message_delta', true> = {
   permission: true,
   tool_result: true,
   sandbox_state: true,
+  workspace_restored: true,
+  workspace_forked: true,
   write_progress_signal: true,
 };
 

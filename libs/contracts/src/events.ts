@@ -104,6 +104,10 @@ export const EVENT_PAYLOADS = {
     message: z.string().optional(),
     attempt: z.number().int().optional(),
   }),
+  /** The files of a sandbox that was lost are back as of then; null: there was no snapshot, so they are not. */
+  workspace_restored: open({ snapshot_id: z.string().nullable(), age_seconds: z.number().nullable() }),
+  /** Another session works on the workspace `from`; this one goes on with a copy of it. */
+  workspace_forked: open({ from: z.string(), snapshot_id: z.string().nullable() }),
   write_progress_signal: open({ ...agentStep, steps_since_write: z.number().int(), threshold: z.number().int() }),
 } as const;
 
@@ -136,9 +140,21 @@ export const RUNNER_EVENT_TYPES: ReadonlySet<string> = new Set<EventType>([
   'sandbox_state',
   'recovery',
   'run_note',
+  'workspace_restored',
+  'workspace_forked',
   'write_progress_signal',
 ]);
 
 export function isEventType(type: string): type is EventType {
   return Object.hasOwn(EVENT_PAYLOADS, type);
+}
+
+/** What a sandbox's service may tell a run of its workspace; the runner writes it. */
+const SANDBOX_NOTICES: ReadonlySet<string> = new Set<EventType>(['run_note', 'workspace_restored', 'workspace_forked']);
+
+/** The event that a notice is; undefined for one that is none. */
+export function noticeOf(type: string, payload: unknown): EventInput | undefined {
+  if (!SANDBOX_NOTICES.has(type) || !isEventType(type)) return undefined;
+  const parsed = EVENT_PAYLOADS[type].safeParse(payload);
+  return parsed.success ? ({ type, payload: parsed.data } as EventInput) : undefined;
 }

@@ -182,6 +182,7 @@ export abstract class Tools {
    * @param options.signal its abort asks for the end of the call: an outcome `cancelled` follows, or it finishes first.
    *   With a RunStopped `fenced` or `drained` as reason the call is to be left running for the next owner: only detach
    * @param options.onWaiting the call waits for its sandbox: its time does not run; told why where that is known
+   * @param options.onNotice something happened to the workspace, which the run writes down
    * @param options.onStarted the call runs from now on: its time starts anew
    */
   abstract execute(
@@ -191,6 +192,7 @@ export abstract class Tools {
       signal: AbortSignal;
       onOutput?: (text: string) => void;
       onWaiting?: (wait?: SandboxWait) => void;
+      onNotice?: (event: EventInput) => void;
       onStarted?: () => void;
     },
   ): Promise<ToolOutcome | WrongIncarnation>;

@@ -31,6 +31,10 @@ export function noteOf(event: MargayEvent): string | undefined {
       return word(fields.text);
     case 'sandbox_state':
       return joined(`sandbox: ${word(fields.state)}`, word(fields.reason), word(fields.message));
+    case 'workspace_restored':
+      return fields.snapshot_id === null ? 'the files of the sandbox were lost' : 'the files are back from a snapshot';
+    case 'workspace_forked':
+      return 'another session works on this project; this one goes on with a copy';
     case 'session_terminated':
       return 'the session is terminated';
     case 'unknown':

@@ -138,6 +138,21 @@ it('shows why a call waits for its sandbox, each reason once', async () => {
   ]);
 });
 
+it('writes down what happened to its workspace', async () => {
+  class Restored extends Tools {
+    list(): Promise<ReturnType<typeof toolDescriptor>[]> {
+      return Promise.resolve([toolDescriptor({ tool_id: 'look' })]);
+    }
+    async execute(_invocation: ToolInvocation, options: Parameters<Tools['execute']>[1]): Promise<ToolOutcome> {
+      options.onNotice?.({ type: 'workspace_restored', payload: { snapshot_id: 'ws1/4', age_seconds: 12 } });
+      return { status: 'ok', result: 'seen' };
+    }
+  }
+  const world = await runWorld([{ calls: [{ name: 'look' }] }, DONE], [new Restored()]);
+  await world.session.run('Go.');
+  expect(await world.payloads('workspace_restored')).toMatchObject([{ snapshot_id: 'ws1/4', age_seconds: 12 }]);
+});
+
 describe('repeated reads', () => {
   const version = { mtimeNs: '1', size: 5 };
   const args = { path: 'a.txt' };

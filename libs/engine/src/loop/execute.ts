@@ -1,4 +1,4 @@
-import type { ToolDescriptor } from '@margay/contracts';
+import type { EventInput, ToolDescriptor } from '@margay/contracts';
 import { untilAborted } from '../abort';
 import type { SandboxWait, ToolInvocation, ToolOutcome, WrongIncarnation } from '../ports';
 import type { AgentRun } from './agent-run';
@@ -80,7 +80,10 @@ async function executeIn(
       if (wait && !run.stop.aborted && run.sandbox.isNews(wait))
         void run.writer.commit({ ...nothing(), events: [run.events.sandboxState(wait)] });
     };
-    const options = { incarnation, signal: call.signal, onWaiting, onStarted: restart };
+    const onNotice = (event: EventInput): void => {
+      if (!run.stop.aborted) void run.writer.commit({ ...nothing(), events: [event] });
+    };
+    const options = { incarnation, signal: call.signal, onWaiting, onNotice, onStarted: restart };
     const executing = ports.tools.execute(invocation, options).catch((error: unknown) => broken(invocation, error));
     return await untilAborted(Promise.race([executing, limit.expired]), run.stop);
   } finally {

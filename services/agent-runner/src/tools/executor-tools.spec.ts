@@ -57,6 +57,23 @@ it('gives the outcome with the sandbox in which it ran', async () => {
   ]);
 });
 
+it('hands on what happened to the workspace, and nothing that it does not know', async () => {
+  const notice = (type: string, payload: object): Attempt[number] => ({
+    $case: 'notice',
+    value: { type, payloadJson: JSON.stringify(payload) },
+  });
+  const restored = { snapshot_id: 'ws/3', age_seconds: 4 };
+  const told: unknown[] = [];
+  const script = [
+    notice('workspace_restored', restored),
+    notice('completion', { done: true }),
+    started(),
+    finished('x'),
+  ];
+  await execute([script], { onNotice: (event) => void told.push(event) });
+  expect(told).toEqual([{ type: 'workspace_restored', payload: restored }]);
+});
+
 it('sends the same call again after a lost connection, and attaches', async () => {
   const waits: string[] = [];
   const listeners = { onWaiting: () => void waits.push('waiting'), onStarted: () => void waits.push('started') };

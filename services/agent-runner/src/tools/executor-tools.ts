@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ToolDescriptor, type executorPb } from '@margay/contracts';
+import { noticeOf, type EventInput, type ToolDescriptor, type executorPb } from '@margay/contracts';
 import { isMargayError, type MargayError } from '@margay/errors';
 import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
 import type { AttachmentPlacer } from '../attachments/attachment-placer';
@@ -141,7 +141,7 @@ export class ExecutorTools extends Tools {
 
   private async attempt(
     invocation: ToolInvocation,
-    { incarnation, signal, onOutput, onWaiting, onStarted }: ExecuteOptions,
+    { incarnation, signal, onOutput, onWaiting, onNotice, onStarted }: ExecuteOptions,
     doubt: Doubt,
   ): Promise<ToolOutcome | WrongIncarnation> {
     const { callId, toolId, args, timeoutMs, ifUnchanged } = invocation;
@@ -163,6 +163,8 @@ export class ExecutorTools extends Tools {
       const call = this.calls.execute(request, options);
       for await (const { message } of call) {
         if (message?.$case === 'waiting') onWaiting?.(message.value);
+        const notice = message?.$case === 'notice' ? noticeIn(message.value) : undefined;
+        if (notice) onNotice?.(notice);
         if (message?.$case === 'started') {
           doubt.mayHaveRun = true;
           runsAt = message.value.incarnation;
@@ -187,6 +189,11 @@ export class ExecutorTools extends Tools {
         this.options.logger.warn({ err: error, toolCallId: callId }, 'a call could not be cancelled'),
       );
   }
+}
+
+/** One of a later version is of no use to this one. */
+function noticeIn({ type, payloadJson }: executorPb.ExecuteNotice): EventInput | undefined {
+  return noticeOf(type, JSON.parse(payloadJson));
 }
 
 /** The connection failed, not the call. */

@@ -48,7 +48,9 @@ export interface ExecuteResponse {
   /** Nothing ran: the sandbox is another incarnation than asked for. */
   { $case: "wrongIncarnation"; value: ExecuteWrongIncarnation } | //
   /** The sandbox is being made, restored or waited for. */
-  { $case: "waiting"; value: ExecuteWaiting } | undefined;
+  { $case: "waiting"; value: ExecuteWaiting } | //
+  /** Something happened to the workspace that the run is to tell. */
+  { $case: "notice"; value: ExecuteNotice } | undefined;
 }
 
 export interface ExecuteStarted {
@@ -79,6 +81,12 @@ export interface ExecuteFinished {
 
 export interface ExecuteWrongIncarnation {
   incarnation: string;
+}
+
+export interface ExecuteNotice {
+  /** Type of the event that it becomes: workspace_restored, workspace_forked, run_note. */
+  type: string;
+  payloadJson: string;
 }
 
 export interface ExecuteWaiting {
@@ -730,6 +738,9 @@ export const ExecuteResponse: MessageFns<ExecuteResponse> = {
       case "waiting":
         ExecuteWaiting.encode(message.message.value, writer.uint32(42).fork()).join();
         break;
+      case "notice":
+        ExecuteNotice.encode(message.message.value, writer.uint32(50).fork()).join();
+        break;
     }
     return writer;
   },
@@ -790,6 +801,14 @@ export const ExecuteResponse: MessageFns<ExecuteResponse> = {
             message.message = { $case: "waiting", value: ExecuteWaiting.decode(reader, reader.uint32()) };
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.message = { $case: "notice", value: ExecuteNotice.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -816,6 +835,8 @@ export const ExecuteResponse: MessageFns<ExecuteResponse> = {
         ? { $case: "wrongIncarnation", value: ExecuteWrongIncarnation.fromJSON(object.wrong_incarnation) }
         : isSet(object.waiting)
         ? { $case: "waiting", value: ExecuteWaiting.fromJSON(object.waiting) }
+        : isSet(object.notice)
+        ? { $case: "notice", value: ExecuteNotice.fromJSON(object.notice) }
         : undefined,
     };
   },
@@ -832,6 +853,8 @@ export const ExecuteResponse: MessageFns<ExecuteResponse> = {
       obj.wrongIncarnation = ExecuteWrongIncarnation.toJSON(message.message.value);
     } else if (message.message?.$case === "waiting") {
       obj.waiting = ExecuteWaiting.toJSON(message.message.value);
+    } else if (message.message?.$case === "notice") {
+      obj.notice = ExecuteNotice.toJSON(message.message.value);
     }
     return obj;
   },
@@ -872,6 +895,12 @@ export const ExecuteResponse: MessageFns<ExecuteResponse> = {
       case "waiting": {
         if (object.message?.value !== undefined && object.message?.value !== null) {
           message.message = { $case: "waiting", value: ExecuteWaiting.fromPartial(object.message.value) };
+        }
+        break;
+      }
+      case "notice": {
+        if (object.message?.value !== undefined && object.message?.value !== null) {
+          message.message = { $case: "notice", value: ExecuteNotice.fromPartial(object.message.value) };
         }
         break;
       }
@@ -1345,6 +1374,95 @@ export const ExecuteWrongIncarnation: MessageFns<ExecuteWrongIncarnation> = {
   fromPartial<I extends Exact<DeepPartial<ExecuteWrongIncarnation>, I>>(object: I): ExecuteWrongIncarnation {
     const message = createBaseExecuteWrongIncarnation();
     message.incarnation = object.incarnation ?? "";
+    return message;
+  },
+};
+
+function createBaseExecuteNotice(): ExecuteNotice {
+  return { type: "", payloadJson: "" };
+}
+
+export const ExecuteNotice: MessageFns<ExecuteNotice> = {
+  encode(message: ExecuteNotice, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.type !== "") {
+      writer.uint32(10).string(message.type);
+    }
+    if (message.payloadJson !== "") {
+      writer.uint32(18).string(message.payloadJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExecuteNotice {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExecuteNotice();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.type = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.payloadJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ExecuteNotice {
+    return {
+      type: isSet(object.type) ? globalThis.String(object.type) : "",
+      payloadJson: isSet(object.payloadJson)
+        ? globalThis.String(object.payloadJson)
+        : isSet(object.payload_json)
+        ? globalThis.String(object.payload_json)
+        : "",
+    };
+  },
+
+  toJSON(message: ExecuteNotice): unknown {
+    const obj: any = {};
+    if (message.type !== "") {
+      obj.type = message.type;
+    }
+    if (message.payloadJson !== "") {
+      obj.payloadJson = message.payloadJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ExecuteNotice>, I>>(base?: I): ExecuteNotice {
+    return ExecuteNotice.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ExecuteNotice>, I>>(object: I): ExecuteNotice {
+    const message = createBaseExecuteNotice();
+    message.type = object.type ?? "";
+    message.payloadJson = object.payloadJson ?? "";
     return message;
   },
 };
