@@ -5,6 +5,7 @@ import { CancelledError, UnauthenticatedError } from '@margay/errors';
 import type { KeyRing } from '../auth/key-ring';
 import type { CallContext } from './service-types';
 import { textOf } from './status';
+import type { PeerCall } from '../tls/credentials';
 
 export interface Credentials {
   principal?: Principal;
@@ -13,7 +14,7 @@ export interface Credentials {
 }
 
 /** The part of a grpc-js server call that all four kinds share. */
-export interface CallEvents {
+export interface CallEvents extends PeerCall {
   metadata: Metadata;
   cancelled: boolean;
   on(event: 'cancelled', listener: () => void): unknown;

@@ -26,6 +26,10 @@ export const clientOptions: ChannelOptions = {
   'grpc.initial_reconnect_backoff_ms': 100,
   'grpc.min_reconnect_backoff_ms': 100,
   'grpc.max_reconnect_backoff_ms': 2_000,
+  // All replicas behind a name may be replaced within seconds: they are looked up anew that often, instead of each 30 s.
+  'grpc.dns_min_time_between_resolutions_ms': 1_000,
+  // … and nobody is asked for a configuration in TXT records.
+  'grpc.service_config_disable_resolution': 1,
   // A name with several addresses is a headless Service: use all replicas.
   'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
 };

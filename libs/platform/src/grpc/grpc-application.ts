@@ -23,7 +23,7 @@ export async function startGrpcApplication(options: GrpcApplicationOptions): Pro
   const { service, module, listen, keysDirectory, shared, serve } = options;
   const { management } = shared;
   const logger = shared.logger.child({ service });
-  const keys = await KeyRing.load(keysDirectory, service);
+  const keys = await KeyRing.load(keysDirectory, service, shared);
   const application = await NestFactory.createApplicationContext(module, {
     logger: nestLogger(logger),
     abortOnError: false,

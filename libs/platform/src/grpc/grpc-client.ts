@@ -13,6 +13,7 @@ import { CancelledError, InternalError, UnavailableError } from '@margay/errors'
 import type { KeyRing } from '../auth/key-ring';
 import type { Logger } from '../logging/logger';
 import { currentTraceparent } from '../telemetry/spans';
+import { channelCredentials } from '../tls/credentials';
 import { clientOptions, codecOf, pathOf } from './channel';
 import {
   audienceOf,
@@ -24,7 +25,7 @@ import {
 import { fromServiceError } from './status';
 
 export interface GrpcClientOptions {
-  /** Needed to send principals. */
+  /** Needed to send principals; its TLS identity encrypts the connection. */
   keys?: KeyRing;
   logger?: Logger;
   /** Speaks TLS, with nobody but the holder of this certificate (PEM, made for the name `PINNED_NAME`). */
@@ -51,7 +52,7 @@ export function grpcClient<D extends ServiceDefinition>(
   address: string,
   options: GrpcClientOptions = {},
 ): GrpcClient<D> {
-  const channel = openChannel(address, options.pinnedCertificate);
+  const channel = openChannel(definition, address, options);
   const methods = Object.entries(definition.methods).map(([key, method]) => {
     return [key, clientMethod(new MethodCaller(channel, definition, method, options.keys), method)];
   });
@@ -61,8 +62,15 @@ export function grpcClient<D extends ServiceDefinition>(
   }) as GrpcClient<D>;
 }
 
-function openChannel(address: string, pinnedCertificate: string | undefined): Client {
-  if (pinnedCertificate === undefined) return new Client(address, credentials.createInsecure(), clientOptions);
+function openChannel(
+  definition: ServiceDefinition,
+  address: string,
+  { keys, pinnedCertificate }: GrpcClientOptions,
+): Client {
+  if (pinnedCertificate === undefined) {
+    const channel = channelCredentials(keys?.tls, address, audienceOf(definition));
+    return new Client(address, channel.credentials, { ...clientOptions, ...channel.options });
+  }
   // As the only trusted root it is the only certificate that passes.
   return new Client(address, credentials.createSsl(Buffer.from(pinnedCertificate)), {
     ...clientOptions,

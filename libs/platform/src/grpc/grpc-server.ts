@@ -1,6 +1,5 @@
 import {
   Server,
-  ServerCredentials,
   type sendUnaryData,
   type ServerDuplexStream,
   type ServerReadableStream,
@@ -14,6 +13,7 @@ import type { KeyRing } from '../auth/key-ring';
 import type { Logger } from '../logging/logger';
 import { ATTRIBUTE } from '../telemetry/attributes';
 import { runWithTraceparent, withSpan } from '../telemetry/spans';
+import { CallerCheck, isEncrypted, serverCredentials } from '../tls/credentials';
 import { readCredentials, ServerCallContext, traceparentOf, type CallEvents } from './call-context';
 import { serverOptions, toGrpc, type ConnectionAge } from './channel';
 import { callTimer } from './metrics';
@@ -54,10 +54,12 @@ type AnyHandler = (input: unknown, context: CallContext) => unknown;
  */
 export class GrpcServer {
   private readonly server: Server;
+  private readonly callers: CallerCheck;
   private serving = false;
 
   constructor(private readonly options: GrpcServerOptions) {
     this.server = new Server(serverOptions(options));
+    this.callers = new CallerCheck(options.keys.service);
   }
 
   /** True between start and close. */
@@ -83,9 +85,9 @@ export class GrpcServer {
 
   /** Binds and serves; throws UNAVAILABLE `listen_failed` if the address cannot be had. */
   async start(): Promise<{ port: number }> {
-    const { listen } = this.options;
+    const { keys, listen } = this.options;
     return new Promise((resolve, reject) => {
-      this.server.bindAsync(listen, ServerCredentials.createInsecure(), (cause, port) => {
+      this.server.bindAsync(listen, serverCredentials(keys.tls, listen), (cause, port) => {
         if (cause)
           return reject(
             new UnavailableError('listen_failed', `Cannot listen on ${listen}; is the port taken?`, { cause }),
@@ -110,7 +112,8 @@ export class GrpcServer {
 
   /** What surrounds every call: credentials, span, error translation, log line, duration. */
   private guard(definition: ServiceDefinition, method: MethodDefinition, isAnonymous: boolean) {
-    const { keys, logger, registry, sandboxId, refusal } = this.options;
+    const { keys, logger, registry, sandboxId, refusal, listen } = this.options;
+    const callers = isEncrypted(keys.tls, listen) ? this.callers : undefined;
     const audience = audienceOf(definition);
     const path = `${definition.fullName}/${method.name}`;
     const record = callTimer(registry, definition.fullName);
@@ -128,6 +131,7 @@ export class GrpcServer {
       try {
         const refused = refusal?.();
         if (refused) throw refused;
+        callers?.require(call);
         const credentials = await readCredentials(call.metadata, keys, audience, sandboxId);
         if (!isAnonymous && Object.keys(credentials).length === 0) throw noCredentials(path);
         context.admit(credentials);

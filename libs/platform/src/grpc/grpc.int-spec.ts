@@ -1,4 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
+import { promises as dns } from 'node:dns';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -50,6 +51,7 @@ let gateway: KeyRing;
 let session: KeyRing;
 let closers: (() => Promise<void> | void)[] = [];
 let lines: string[] = [];
+let servers: GrpcServer[] = [];
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'margay-grpc-'));
@@ -62,6 +64,7 @@ afterEach(async () => {
   for (const close of closers.reverse()) await close();
   closers = [];
   lines = [];
+  servers = [];
 });
 
 const refuseAll = <T extends object>(known: Partial<T>): T =>
@@ -73,6 +76,7 @@ function newServer(options: Partial<GrpcServerOptions> = {}): GrpcServer {
   const logger = createLogger({ service: 'test', level: 'debug', write: (line) => lines.push(line) });
   const server = new GrpcServer({ listen: '127.0.0.1:0', keys: session, logger, ...options });
   closers.push(() => server.close(0));
+  servers.push(server);
   return server;
 }
 
@@ -230,6 +234,36 @@ describe('unary calls', () => {
     const error = await failureOf(client.listTools({}, { principal, timeoutMs: 2_000 }));
     expect(error).toMatchObject({ code: 'UNAVAILABLE', reason: 'unavailable' });
     expect(error.message).toContain('Mcp.ListTools');
+  });
+
+  it('reach replicas that took the place of all others within seconds', async () => {
+    const host = 'replicas.example';
+    const serve = (address: string, name: string) =>
+      newServer({ listen: `${address}:${port}` })
+        .add(
+          sessionsPb.SessionsDefinition,
+          refuseAll({ getState: async () => sessionsPb.GetStateResponse.fromPartial({ state: { json: name } }) }),
+        ) // prettier-ignore
+        .start();
+    const lookup = jest.spyOn(dns, 'lookup');
+    closers.push(() => lookup.mockRestore());
+    const resolveTo = (address: string) => lookup.mockResolvedValue([{ address, family: 4 }] as never);
+    let port = 0;
+    ({ port } = await serve('127.0.0.1', 'first'));
+    resolveTo('127.0.0.1');
+    const client = grpcClient(sessionsPb.SessionsDefinition, `${host}:${port}`, { keys: gateway });
+    closers.push(() => client.close());
+    const ask = () => client.getState(sessionsPb.GetStateRequest.fromPartial({ sessionId: 's1' }), { principal });
+    expect(await ask()).toMatchObject({ state: { json: 'first' } });
+    for (const [index, address] of ['127.0.0.2', '127.0.0.3'].entries()) {
+      await serve(address, address);
+      resolveTo(address);
+      await servers[index]?.close(0);
+      const answered = async () => (await client.waitForReady(100), ask());
+      let answer = await answered().catch(() => undefined);
+      while (!answer) answer = await answered().catch(() => undefined);
+      expect(answer).toMatchObject({ state: { json: address } });
+    }
   });
 
   it('do not reach the wire with a principal this service may not assert', async () => {
