@@ -1,3 +1,4 @@
+import { EgressMode } from '@margay/contracts';
 import { z } from 'zod';
 
 const Project = z.object({ path: z.string().min(1), description: z.string().default('') });
@@ -61,6 +62,8 @@ export const SessionConfig = z
     MARGAY_PROJECTS: ProjectsJson,
     /** Sessions may name a host folder as their workspace: only with the process driver on one's own machine. */
     MARGAY_ALLOW_EXTERNAL_CWD: z.stringbool().default(false),
+    /** What the operator lets policies of tenants be at most; the egress proxy holds to its own in any case. */
+    MARGAY_EGRESS_MAX_MODE: EgressMode.default('public'),
     /** Model of sessions that name none; without it runs answer `models_not_ready`. */
     MARGAY_MODEL: z.string().optional(),
     OPENAI_BASE_URL: z.string().optional(),

@@ -1,4 +1,13 @@
-import { accessPb, executorPb, instancesPb, runnersPb, secretsPb, sessionsPb } from '@margay/contracts';
+import {
+  accessPb,
+  egressPb,
+  executorPb,
+  instancesPb,
+  runnersPb,
+  secretsPb,
+  sessionsPb,
+  workspacesPb,
+} from '@margay/contracts';
 import {
   GrpcServer,
   grpcClient,
@@ -25,6 +34,9 @@ import type { SessionConfig } from './config';
 import { Dispatch } from './dispatch/dispatch';
 import { RunnerPools } from './dispatch/runner-pools';
 import { RunGrants } from './dispatch/run-grants';
+import { DenialsService } from './egress-policies/denials.service';
+import { EgressPoliciesService } from './egress-policies/egress-policies.service';
+import { egressHandlers } from './egress-policies/egress.grpc';
 import { EffectsService } from './effects/effects.service';
 import { JournalRegistry } from './journal/journal-registry';
 import { runnersHandlers } from './journal/runners.grpc';
@@ -52,6 +64,8 @@ import { storeHandlers } from './store/store-handlers';
 import { Upkeep } from './upkeep/upkeep';
 import { InstanceWatch } from './versions/instance-watch';
 import { instancesHandlers } from './versions/instances.grpc';
+import { ProjectWorkspaces } from './workspaces/project-workspaces';
+import { retirementSweep } from './workspaces/retirement-sweep';
 
 export interface SessionContext {
   config: SessionConfig;
@@ -84,6 +98,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     await this.mongo.ready(STORE_WAIT_MS);
     const metrics = new SessionMetrics(management.registry);
     const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
+    const workspacesClient = grpcClient(workspacesPb.WorkspacesDefinition, config.MARGAY_TOOL_EXECUTOR_URL, {
+      keys,
+      logger,
+    });
 
     const { db } = this.mongo.connection;
     if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
@@ -104,7 +122,17 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const refusal = () => clockGuard.refusal;
     const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal);
     const secrets = await openSecrets({ kekFile: config.MARGAY_KEK_FILE, rows, log, bus, logger });
-    const managed = new ManagedProjects(rows.projects);
+    const egress = egressHandlers({
+      policies: new EgressPoliciesService({
+        rows: rows.egressPolicies,
+        bus,
+        logger,
+        maxMode: config.MARGAY_EGRESS_MAX_MODE,
+      }),
+      denials: new DenialsService(log),
+    });
+    const workspaces = new ProjectWorkspaces(workspacesClient);
+    const managed = new ManagedProjects(rows.projects, workspaces, logger);
     const repositories = new Repositories(executor, logger);
     const projects = new ProjectsService(config, { managed, worktrees: rows.worktrees, repositories });
     const models = new ModelsService(config, logger);
@@ -155,6 +183,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         dispatch.reminders.sweep,
         secrets.sweep,
         worktreeSweep({ rows: rows.worktrees, worktrees, logger }),
+        retirementSweep({ projects: rows.projects, workspaces }),
       ],
     );
 
@@ -199,6 +228,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       )
       .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
       .add(secretsPb.SecretsDefinition, storeHandlers(secrets.handlers))
+      .add(egressPb.EgressDefinition, storeHandlers(egress))
       .add(instancesPb.InstancesDefinition, storeHandlers(instancesHandlers({ ...rows, watch: versions, generation })))
       .add(
         runnersPb.RunnersDefinition,
@@ -240,6 +270,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       await within(CLOSE_GRACE_MS, dispatch.leave());
       await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
       executor.close();
+      workspacesClient.close();
     };
   }
 

@@ -7,6 +7,7 @@ import { ReplicaRepository } from '../dispatch/replica.repository';
 import { RunRepository } from '../dispatch/run.repository';
 import { RunnerRepository } from '../dispatch/runner.repository';
 import { SessionRepository } from '../effects/session.repository';
+import { EgressPolicyRepository } from '../egress-policies/egress-policy.repository';
 import { LeaseRepository } from '@margay/platform';
 import { ManagedProjectRepository } from '../projects/managed-project.repository';
 import { WorktreeRepository } from '../projects/worktree.repository';
@@ -33,6 +34,7 @@ export interface Rows {
   worktrees: WorktreeRepository;
   secrets: SecretRepository;
   dataKeys: DataKeyRepository;
+  egressPolicies: EgressPolicyRepository;
 }
 
 export interface Collections {
@@ -61,6 +63,7 @@ export async function openCollections(db: Db, instance: string, version?: string
     worktrees: new WorktreeRepository(db.collection('worktrees')),
     secrets: new SecretRepository(db.collection('secrets')),
     dataKeys: new DataKeyRepository(db.collection('tenants')),
+    egressPolicies: new EgressPolicyRepository(db.collection('egressPolicies')),
   };
   const { sessions, runs, access, tags, forks, attachments, projects, worktrees, secrets } = rows;
   for (const owner of [store, blobs, sessions, runs, access, tags, forks, attachments, projects, worktrees, secrets])

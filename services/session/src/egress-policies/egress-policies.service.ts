@@ -1,0 +1,117 @@
+import { EGRESS_MODES, EgressPolicy, subjects, type EgressMode, type Principal } from '@margay/contracts';
+import {
+  AbortedError,
+  InvalidArgumentError,
+  NotFoundError,
+  PermissionDeniedError,
+  type MargayError,
+} from '@margay/errors';
+import type { Logger, NatsBus } from '@margay/platform';
+import type { EgressPolicyRepository, EgressPolicyRow } from './egress-policy.repository';
+import { requireProxy, requireSetting } from './entitlement';
+
+const ATTEMPTS = 5;
+const FAULTS_TOLD = 20;
+
+export type EgressPolicyRows = Pick<EgressPolicyRepository, 'find' | 'add' | 'replace' | 'mark' | 'all'>;
+
+export interface EgressPoliciesPorts {
+  rows: EgressPolicyRows;
+  bus: Pick<NatsBus, 'publish'>;
+  logger: Logger;
+  /** No tenant may have a wider one; the proxy holds to its own copy of this in any case. */
+  maxMode: EgressMode;
+  now?: () => number;
+}
+
+export interface PutPolicy {
+  policyJson: string;
+  ifRev?: number | undefined;
+}
+
+/** What tenants say their sandboxes may reach. */
+export class EgressPoliciesService {
+  private readonly now: () => number;
+
+  constructor(private readonly ports: EgressPoliciesPorts) {
+    this.now = ports.now ?? Date.now;
+  }
+
+  /** @throws PermissionDeniedError `permission_denied`; NotFoundError `egress_policy_not_found` */
+  async get(principal: Principal): Promise<EgressPolicyRow> {
+    requireSetting(principal, 'settings.read');
+    const row = await this.ports.rows.find(principal.tenantId);
+    if (row) return row;
+    const message = 'this tenant has stored no egress policy; what the operator has set holds';
+    throw new NotFoundError('egress_policy_not_found', message);
+  }
+
+  /**
+   * @throws PermissionDeniedError `permission_denied`, `setting_locked`; InvalidArgumentError `validation`;
+   * AbortedError `rev_moved`
+   */
+  async put(principal: Principal, request: PutPolicy): Promise<{ row: EgressPolicyRow; isCreated: boolean }> {
+    requireSetting(principal, 'settings.write');
+    const policy = parsePolicy(request.policyJson);
+    this.requireNarrow(policy);
+    const { tenantId } = principal;
+    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+      const present = await this.ports.rows.find(tenantId);
+      const rev = present?.rev ?? 0;
+      if (request.ifRev !== undefined && request.ifRev !== rev) throw revMoved();
+      const written = { updatedBy: principal.principal, updatedAt: new Date(this.now()) };
+      const row: EgressPolicyRow = { _id: tenantId, tenantId, policy, rev: rev + 1, ...written };
+      const isWritten = present ? await this.ports.rows.replace(row, rev) : await this.ports.rows.add(row);
+      if (!isWritten) continue;
+      this.announce(principal, row);
+      return { row, isCreated: !present };
+    }
+    throw revMoved();
+  }
+
+  /** Those of all tenants; undefined where nothing has changed since `known`. For the proxy. */
+  async list(principal: Principal, known: string): Promise<{ mark: string; rows?: EgressPolicyRow[] }> {
+    requireProxy(principal);
+    // Read before the policies: one that changes meanwhile is asked for again.
+    const mark = await this.ports.rows.mark();
+    return mark === known ? { mark } : { mark, rows: await this.ports.rows.all() };
+  }
+
+  private requireNarrow({ mode }: EgressPolicy): void {
+    const { maxMode } = this.ports;
+    if (EGRESS_MODES.indexOf(mode) <= EGRESS_MODES.indexOf(maxMode)) return;
+    const details = { setting: 'mode', max: maxMode };
+    throw new PermissionDeniedError('setting_locked', `mode: the operator allows ${maxMode} at most`, { details });
+  }
+
+  private announce({ tenantId, principal, keyId, requestId }: Principal, { rev }: EgressPolicyRow): void {
+    const target = { type: 'egress-policy', rev };
+    const audit = { action: 'egress_policy.update', tenantId, principal, keyId, requestId, target };
+    this.ports.logger.info({ audit }, 'an egress policy was changed');
+    this.ports.bus.publish(subjects.config('egress'), tenantId);
+  }
+}
+
+/** @throws InvalidArgumentError `validation`, whose details name each faulty key */
+function parsePolicy(text: string): EgressPolicy {
+  const parsed = EgressPolicy.safeParse(jsonOf(text));
+  if (parsed.success) return parsed.data;
+  const errors = parsed.error.issues
+    .slice(0, FAULTS_TOLD)
+    .map(({ path, message, code }) => ({ loc: path.map(String), msg: message, type: code }));
+  const [first] = errors;
+  const where = first?.loc.join('.') || 'the policy';
+  throw new InvalidArgumentError('validation', `${where}: ${first?.msg}`, { details: { errors } });
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new InvalidArgumentError('validation', 'the policy is not JSON', { cause });
+  }
+}
+
+function revMoved(): MargayError {
+  return new AbortedError('rev_moved', 'the egress policy is at another revision; read it again');
+}
