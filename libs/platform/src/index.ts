@@ -25,6 +25,9 @@ export {
 } from './telemetry/spans';
 export { mayAssert, systemPrincipal, type TokenKind } from './auth/entitlements';
 export { generateKeys, Trust } from './auth/key-files';
+export { callersOf, peerName } from './tls/peers';
+export { openTls } from './tls/open-tls';
+export { TlsIdentity } from './tls/tls-identity';
 export { KeyRing, type KeyRingOptions } from './auth/key-ring';
 export { type ConnectionAge } from './grpc/channel';
 export { GrpcServer, type GrpcServerOptions, type ServeOptions } from './grpc/grpc-server';

@@ -2,6 +2,7 @@ import type { ConnectionAge } from './grpc/channel';
 import type { Logger } from './logging/logger';
 import type { ManagementServer } from './management/management-server';
 import type { Telemetry } from './telemetry/telemetry';
+import type { TlsIdentity } from './tls/tls-identity';
 
 /** What one process shares among the services it hosts. */
 export interface ServiceShared {
@@ -10,6 +11,8 @@ export interface ServiceShared {
   /** Of this build. */
   version?: string;
   telemetry?: Telemetry;
+  /** What connections to other services are encrypted with; absent: they are not. */
+  tls?: TlsIdentity | undefined;
   /** Of its gRPC servers. */
   connectionAge?: ConnectionAge;
 }

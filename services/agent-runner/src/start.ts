@@ -12,7 +12,7 @@ export async function startAgentRunner(environment: NodeJS.ProcessEnv, shared: S
   const instance = randomBytes(8).toString('hex');
   const logger = shared.logger.child({ service: 'agent-runner', instance });
   logger.info({ pool: config.MARGAY_POOL }, 'a runner starts');
-  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'agent-runner');
+  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'agent-runner', shared);
   const module = AgentRunnerModule.with({
     config,
     environment,

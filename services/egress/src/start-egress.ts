@@ -34,7 +34,7 @@ export async function startEgress(
   const config = parseConfig(EgressConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
   const policies = await PolicyFile.open(config.MARGAY_EGRESS_POLICY_FILE, logger);
-  const doors = await doorsOf(config, logger);
+  const doors = await doorsOf(config, logger, shared);
   const metrics = new EgressMetrics(shared.management.registry);
   const audit = new EgressAudit((line) => logger.info({ egress: line }, 'egress'));
   const gate = new Gate({
@@ -50,7 +50,7 @@ export async function startEgress(
     onBytes: (direction, bytes) => metrics.passed(direction, bytes),
   });
   metrics.show(() => gate.openCount);
-  const keeper = credentials ? undefined : await keeperOf(config, logger);
+  const keeper = credentials ? undefined : await keeperOf(config, logger, shared);
   const source = credentials ?? keeper;
   const injector = new Injector(source && new CachedCredentials(source));
   const proxy = new EgressProxy({ gate, interceptor: await interceptorOf(config, { gate, injector }), now: Date.now });
@@ -83,8 +83,12 @@ async function interceptorOf(
   return new Interceptor({ ...parts, authority: await Authority.open(folder, Date.now), trust: hostTrust(trust) });
 }
 
-async function keeperOf(config: EgressConfig, logger: Logger): Promise<SessionCredentials | undefined> {
+async function keeperOf(
+  config: EgressConfig,
+  logger: Logger,
+  shared: ServiceShared,
+): Promise<SessionCredentials | undefined> {
   const { MARGAY_SESSION_URL: address, MARGAY_KEYS_DIR: folder } = config;
   if (address === undefined || folder === undefined) return undefined;
-  return new SessionCredentials(address, await KeyRing.load(folder, SERVICE), logger);
+  return new SessionCredentials(address, await KeyRing.load(folder, SERVICE, shared), logger);
 }

@@ -13,7 +13,7 @@ export async function startGateway(
 ): Promise<RunningService & { port: number }> {
   const config = readConfig(environment);
   const logger = shared.logger.child({ service: 'gateway' });
-  const keys = await KeyRing.load(config.keysDirectory, 'gateway');
+  const keys = await KeyRing.load(config.keysDirectory, 'gateway', shared);
   const bus = new NatsBus({ url: config.natsUrl, name: 'gateway', logger });
   await bus.start();
   const addresses = { session: config.sessionUrl, toolExecutor: config.toolExecutorUrl };

@@ -12,6 +12,7 @@ export const ProcessConfig = z.object({
     .describe('seconds after which clients are sent to connect anew'),
   /** For tests only, see docs/protocol.md §5: the process fails on purpose. */
   MARGAY_FAULT_POINTS: z.string().optional().describe('point=action[:ms][@n][?text], several separated by ;'),
+  MARGAY_TLS_DIR: z.string().optional().describe('folder with tls.crt, tls.key and ca.crt'),
   MARGAY_SHUTDOWN_LIMIT_SECONDS: z.coerce.number().positive().default(20).describe('seconds'),
 });
 
@@ -43,6 +44,7 @@ export const DoctorConfig = z.object({
   MARGAY_NATS_URL: z.string().optional().describe('the NATS server'),
   MARGAY_KEYS_DIR: z.string().optional().describe('folder of the keys'),
   MARGAY_HOME: z.string().optional().describe('folder of workspaces and records'),
+  MARGAY_TLS_DIR: z.string().optional().describe('folder with tls.crt, tls.key and ca.crt'),
   MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('host:port of tool-executor'),
   /** Kubernetes tells every container. */
   KUBERNETES_SERVICE_HOST: z.string().optional(),

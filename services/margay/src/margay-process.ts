@@ -4,6 +4,7 @@ import {
   armFaultPoints,
   createLogger,
   ManagementServer,
+  openTls,
   parseConfig,
   Shutdown,
   startTelemetry,
@@ -51,12 +52,14 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
     shutdown.add('telemetry', () => telemetry.close());
     const { port: managementPort } = await management.start();
     shutdown.add('management', () => management.close());
+    const tls = await openTls(config.MARGAY_TLS_DIR, { management, logger });
+    shutdown.add('tls', async () => tls?.close());
     for (const name of services) {
       const start = await loaderOf(name, options.starters)();
-      const service = await start(environment, { logger, management, telemetry, connectionAge, version });
+      const service = await start(environment, { logger, management, telemetry, connectionAge, version, tls });
       shutdown.add(name, () => service.close());
     }
-    const closeGate = await startVersionGate({ services, environment, instance, version, management, logger });
+    const closeGate = await startVersionGate({ services, environment, instance, version, management, tls, logger });
     if (closeGate) shutdown.add('version gate', closeGate);
     management.setReady(true);
     logger.info({ services, managementPort, tookMs: Math.round(performance.now() - startedAt) }, 'margay is ready');

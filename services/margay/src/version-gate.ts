@@ -8,6 +8,7 @@ import {
   systemPrincipal,
   type Logger,
   type ManagementServer,
+  type TlsIdentity,
 } from '@margay/platform';
 import { Gauge } from 'prom-client';
 import { GateConfig } from './config';
@@ -97,16 +98,17 @@ export interface GateOptions {
   instance: string;
   version: string;
   management: ManagementServer;
+  tls?: TlsIdentity | undefined;
   logger: Logger;
 }
 
 /** Starts the gate where this process is a client of session in other processes. @returns what closes it */
 export async function startVersionGate(options: GateOptions): Promise<(() => Promise<void>) | undefined> {
-  const { services, environment, instance, version, management, logger } = options;
+  const { services, environment, instance, version, management, tls, logger } = options;
   const { MARGAY_SESSION_URL: url, MARGAY_KEYS_DIR: keysFolder } = parseConfig(GateConfig, environment);
   const [service] = services;
   if (services.includes('session') || service === undefined || url === undefined || keysFolder === undefined) return undefined; // prettier-ignore
-  const keys = await KeyRing.load(keysFolder, service);
+  const keys = await KeyRing.load(keysFolder, service, { tls });
   const client = grpcClient(instancesPb.InstancesDefinition, url, { keys, logger });
   const call = { principal: systemPrincipal(service, 'platform'), timeoutMs: TIMEOUT_MS };
   const beat = (leaves: boolean) => client.beat({ instance, version, leaves }, call);

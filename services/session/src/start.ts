@@ -8,7 +8,7 @@ import { SessionConfig } from './config';
 export async function startSession(environment: NodeJS.ProcessEnv, shared: ServiceShared): Promise<RunningService> {
   const config = parseConfig(SessionConfig, environment);
   const logger = shared.logger.child({ service: 'session' });
-  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'session');
+  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'session', shared);
   const bus = new NatsBus({ url: config.MARGAY_NATS_URL, name: 'session', logger });
   await bus.start();
   const instance = randomBytes(8).toString('hex');

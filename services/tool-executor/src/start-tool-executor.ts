@@ -42,7 +42,7 @@ export async function startToolExecutor(
 ): Promise<RunningToolExecutor> {
   const config = parseConfig(ToolExecutorConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
-  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, SERVICE);
+  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, SERVICE, shared);
   const grants = new SandboxGrants(keys);
   const open = await openDriver({ config, keys, grants, logger, shared });
   const { driver, ledger } = open;

@@ -4,6 +4,7 @@ import { InternalError, PermissionDeniedError, UnauthenticatedError } from '@mar
 import { CompactSign, compactVerify, decodeProtectedHeader } from 'jose';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
+import type { TlsIdentity } from '../tls/tls-identity';
 import { mayAssert, mayIssueGrant, type TokenKind } from './entitlements';
 import { keyId, readPrivateKey, readTrust, trustedKeys, type Trust, type TrustedKey } from './key-files';
 
@@ -30,6 +31,8 @@ export interface KeyRingOptions {
   trust: Trust;
   /** Absent in processes that only verify, such as sandboxd. */
   privateKey?: KeyObject;
+  /** What its connections are encrypted with; absent: they are not. */
+  tls?: TlsIdentity;
   /** Milliseconds since the epoch. */
   now?: () => number;
 }
@@ -40,6 +43,7 @@ export interface KeyRingOptions {
  */
 export class KeyRing {
   readonly service: string;
+  readonly tls?: TlsIdentity;
   private readonly keys: Map<string, TrustedKey>;
   private readonly privateKey?: KeyObject;
   private readonly kid?: string;
@@ -53,6 +57,7 @@ export class KeyRing {
     this.service = options.service;
     this.keys = trustedKeys(options.trust);
     this.now = options.now ?? Date.now;
+    if (options.tls) this.tls = options.tls;
     if (options.privateKey) {
       this.privateKey = options.privateKey;
       this.kid = keyId(options.privateKey);
@@ -73,11 +78,16 @@ export class KeyRing {
   }
 
   /** Reads `trust.json` and `<service>.key.pem`; `verifyOnly` for a process that has no key of its own. */
-  static async load(directory: string, service: string, { verifyOnly = false } = {}): Promise<KeyRing> {
+  static async load(
+    directory: string,
+    service: string,
+    { verifyOnly = false, tls }: { verifyOnly?: boolean; tls?: TlsIdentity | undefined } = {},
+  ): Promise<KeyRing> {
     const trust = await readTrust(directory);
     return new KeyRing({
       service,
       trust,
+      ...(tls && { tls }),
       ...(!verifyOnly && { privateKey: await readPrivateKey(directory, service) }),
     });
   }

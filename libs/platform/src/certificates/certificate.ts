@@ -4,6 +4,7 @@ import { bitString, der, oid, pem, TAG, time } from './der';
 const ECDSA_WITH_SHA256 = '2a8648ce3d040302';
 const COMMON_NAME = '550403';
 const SERVER_AUTHENTICATION = '2b06010505070301';
+const CLIENT_AUTHENTICATION = '2b06010505070302';
 const EXTENSION = {
   subjectKeyId: '551d0e',
   keyUsage: '551d0f',
@@ -32,8 +33,11 @@ export interface CertificateRequest {
   issuer: { subject: string; keys: KeyPair };
   notBeforeMs: number;
   notAfterMs: number;
-  /** `authority`: signs certificates, but no further authorities; `server`: serves these names. */
-  use: { kind: 'authority' } | { kind: 'server'; names: readonly string[] };
+  /**
+   * `authority`: signs certificates, but no further authorities; `server`: serves these names; `peer`: also calls others
+   * under them.
+   */
+  use: { kind: 'authority' } | { kind: 'server' | 'peer'; names: readonly string[] };
 }
 
 /** A key on the curve P-256, which every TLS library knows. */
@@ -77,7 +81,7 @@ function extensionsOf({ use, publicKey, issuer }: CertificateRequest): Buffer[] 
   return [
     critical(EXTENSION.basicConstraints, der(TAG.sequence)),
     critical(EXTENSION.keyUsage, der(TAG.bits, USAGE.digitalSignature)),
-    extension(EXTENSION.extendedKeyUsage, der(TAG.sequence, oid(SERVER_AUTHENTICATION))),
+    extension(EXTENSION.extendedKeyUsage, der(TAG.sequence, ...usesOf(use.kind).map(oid))),
     extension(
       EXTENSION.subjectAltName,
       der(TAG.sequence, ...use.names.map((name) => der(DNS_NAME, Buffer.from(name)))),
@@ -85,6 +89,9 @@ function extensionsOf({ use, publicKey, issuer }: CertificateRequest): Buffer[] 
     ...ids,
   ];
 }
+
+const usesOf = (kind: 'server' | 'peer'): string[] =>
+  kind === 'peer' ? [SERVER_AUTHENTICATION, CLIENT_AUTHENTICATION] : [SERVER_AUTHENTICATION];
 
 const extension = (id: string, value: Buffer): Buffer => der(TAG.sequence, oid(id), der(TAG.octets, value));
 

@@ -3,7 +3,8 @@ import { AgentRunnerConfig } from '../config';
 import { RUN_ALONE } from './messages';
 
 /** Beside what an agent-runner reads: what Node, the system and telemetry read. */
-const NEEDED_TOO = /^(PATH|HOME|TMPDIR|TZ|LANG|LC_\w+|NODE_\w+|OTEL_\w+|MARGAY_LOG_LEVEL|MARGAY_FAULT_POINTS)$/;
+const NEEDED_TOO =
+  /^(PATH|HOME|TMPDIR|TZ|LANG|LC_\w+|NODE_\w+|OTEL_\w+|MARGAY_LOG_LEVEL|MARGAY_FAULT_POINTS|MARGAY_TLS_DIR)$/;
 /** Settings of this process that a child has values of its own for, or that two processes can't share. */
 const OWN_SETTINGS = /^--(max-old-space-size|max-semi-space-size|inspect)/;
 const MAX_SEMI_SPACE_MB = 16;

@@ -1,4 +1,12 @@
-import { KeyRing, LOG_LEVELS, armFaultPoints, createLogger, parseConfig, startTelemetry } from '@margay/platform';
+import {
+  KeyRing,
+  LOG_LEVELS,
+  TlsIdentity,
+  armFaultPoints,
+  createLogger,
+  parseConfig,
+  startTelemetry,
+} from '@margay/platform';
 import { Registry } from 'prom-client';
 import { z } from 'zod';
 import { AgentRunnerConfig } from '../config';
@@ -12,6 +20,7 @@ import { endWithParent, forkedChannel, type ParentChannel } from './parent-chann
 const AloneConfig = AgentRunnerConfig.extend({
   MARGAY_LOG_LEVEL: z.enum(LOG_LEVELS).default('info'),
   MARGAY_FAULT_POINTS: z.string().optional(),
+  MARGAY_TLS_DIR: z.string().optional(),
 });
 
 /** Drives the one run that the parent of this process names, and ends the process when it has left. */
@@ -23,7 +32,10 @@ export async function runAlone(environment: NodeJS.ProcessEnv): Promise<never> {
   await offerToBeKilledFirst(logger);
   endAboveMemory(config.MARGAY_ISOLATED_HEAP_MB, logger);
   const telemetry = await startTelemetry({ service: 'margay-agent-runner', environment });
-  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'agent-runner');
+  const { MARGAY_TLS_DIR: tlsFolder } = config;
+  const tls = tlsFolder === undefined ? undefined : await TlsIdentity.open(tlsFolder, logger);
+  tls?.watch();
+  const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, 'agent-runner', { tls });
   const { ports, close } = runnerPorts({ config, keys, logger, registry: new Registry() });
   const makeRun = ({ assign, failures, instance }: ToChild & { kind: 'assign' }): HostedRun => {
     const { sessionId, runId } = assign;

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, UnauthenticatedError, UnavailableError } from '@margay/errors';
-import { KeyRing, type Logger } from '@margay/platform';
+import { KeyRing, type Logger, type ServiceShared } from '@margay/platform';
 import type { EgressConfig } from '../config';
 import type { EgressProxy } from '../proxy/egress-proxy';
 import type { Identify } from '../proxy/gate';
@@ -17,13 +17,17 @@ export interface Doors {
 const MAX_CONNECTIONS = 10_000;
 
 /** @throws InvalidArgumentError `bad_environment` */
-export async function doorsOf(config: EgressConfig, logger: Logger): Promise<Doors> {
+export async function doorsOf(
+  config: EgressConfig,
+  logger: Logger,
+  shared: Pick<ServiceShared, 'tls'>,
+): Promise<Doors> {
   const { MARGAY_EGRESS_LOCAL_SOCKET: socketFile, MARGAY_EGRESS_LISTEN: listen } = config;
   if (socketFile === undefined && listen === undefined)
     throw incomplete('set MARGAY_EGRESS_LOCAL_SOCKET, MARGAY_EGRESS_LISTEN or both');
   let proxy: EgressProxy | undefined;
   const relay = new RelayServer((socket) => proxy?.server.emit('connection', socket));
-  const network = listen === undefined ? undefined : await networkOf(config, logger);
+  const network = listen === undefined ? undefined : await networkOf(config, logger, shared);
   return {
     identify: async (request) => {
       const caller = relay.callerOf(request.socket);
@@ -44,11 +48,11 @@ export async function doorsOf(config: EgressConfig, logger: Logger): Promise<Doo
   };
 }
 
-async function networkOf(config: EgressConfig, logger: Logger) {
+async function networkOf(config: EgressConfig, logger: Logger, shared: Pick<ServiceShared, 'tls'>) {
   const { MARGAY_TOOL_EXECUTOR_URL: address, MARGAY_KEYS_DIR: folder } = config;
   if (address === undefined || folder === undefined)
     throw incomplete('with MARGAY_EGRESS_LISTEN, set MARGAY_TOOL_EXECUTOR_URL and MARGAY_KEYS_DIR');
-  const callers = executorCallers(address, await KeyRing.load(folder, 'egress'), logger);
+  const callers = executorCallers(address, await KeyRing.load(folder, 'egress', shared), logger);
   return { identity: new TokenIdentity(callers.resolve), close: () => callers.close() };
 }
 

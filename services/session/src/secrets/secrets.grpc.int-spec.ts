@@ -1,9 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { secretsPb, subjects } from '@margay/contracts';
 import { createLogger, NatsBus, systemPrincipal } from '@margay/platform';
-import { newKey } from '../spec/secrets-contract';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness, type Replica } from '../spec/session-harness';
 
@@ -91,7 +91,7 @@ describe('secrets between services', () => {
     await put({});
     const folder = await mkdtemp(join(tmpdir(), 'margay-kek-'));
     const file = join(folder, 'kek.json');
-    await writeFile(file, JSON.stringify({ active: 'k9', keys: { k9: newKey() } }));
+    await writeFile(file, JSON.stringify({ active: 'k9', keys: { k9: randomBytes(32).toString('base64') } }));
     await expect(harness.addReplica({ MARGAY_KEK_FILE: file })).rejects.toMatchObject({ reason: 'kek_missing' });
     await expect(harness.addReplica({ MARGAY_KEK_FILE: '' })).rejects.toMatchObject({ reason: 'bad_environment' });
     await rm(folder, { recursive: true });

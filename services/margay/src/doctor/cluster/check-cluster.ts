@@ -3,7 +3,16 @@ import { getServers, lookup } from 'node:dns/promises';
 import { connect, isIP } from 'node:net';
 import { executorPb } from '@margay/contracts';
 import { UnavailableError } from '@margay/errors';
-import { grpcClient, KeyRing, serversOf, storeGenerationOf, systemPrincipal, type GrpcClient } from '@margay/platform';
+import {
+  createLogger,
+  grpcClient,
+  KeyRing,
+  serversOf,
+  storeGenerationOf,
+  systemPrincipal,
+  TlsIdentity,
+  type GrpcClient,
+} from '@margay/platform';
 import type { DoctorConfig } from '../../config';
 import { fault, ok, reasonOf, warning, type Finding } from '../finding';
 import { probeFindings } from './probe-findings';
@@ -11,6 +20,7 @@ import { probeScript, type ProbeQuestions, type ProbeReport } from './probe-scri
 
 /** Runs of the platform itself belong to nobody. */
 const TENANT = '_platform';
+const SILENT = createLogger({ service: 'doctor', level: 'off' });
 const PROBE_TIMEOUT_MS = 60_000;
 const CONNECT_MS = 2_000;
 const SANDBOXD_PORT = 7777;
@@ -26,10 +36,11 @@ export interface ClusterCheckOptions {
  * in a pod of session.
  */
 export async function checkCluster({ config, progress }: ClusterCheckOptions): Promise<Finding[]> {
-  const { MARGAY_TOOL_EXECUTOR_URL: url, MARGAY_KEYS_DIR: keysDirectory } = config;
+  const { MARGAY_TOOL_EXECUTOR_URL: url, MARGAY_KEYS_DIR: keysDirectory, MARGAY_TLS_DIR: tlsFolder } = config;
   if (url === undefined || keysDirectory === undefined) return [notHere('MARGAY_TOOL_EXECUTOR_URL and MARGAY_KEYS_DIR are not set')]; // prettier-ignore
   try {
-    const keys = await KeyRing.load(keysDirectory, 'session');
+    const tls = tlsFolder === undefined ? undefined : await TlsIdentity.open(tlsFolder, SILENT);
+    const keys = await KeyRing.load(keysDirectory, 'session', { tls });
     const client = grpcClient(executorPb.ExecutorDefinition, url, { keys });
     try {
       progress('cluster: a sandbox looks around');
