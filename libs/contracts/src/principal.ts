@@ -35,6 +35,8 @@ export const RunGrant = z.object({
   storeGeneration: z.number().int(),
   /** Who started the run. */
   principal: z.string(),
+  /** Whose session it is; absent in grants of older services. */
+  owner: z.string().optional(),
   /**
    * Where the session's workspace lies. `own`: the driver makes one for the session; `project`: one that all sessions of
    * the project share; `path`: this folder, in place; `worktree`: `.margay/worktrees/<slug>` of one of these two.

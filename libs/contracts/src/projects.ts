@@ -15,6 +15,8 @@ export const ManagedProject = z.object({
   parent_project_id: z.string().nullable(),
   branch: z.string().nullable(),
   is_worktree: z.boolean(),
+  /** For `/api/workspaces`. */
+  workspace_id: z.string().optional(),
 });
 export type ManagedProject = z.infer<typeof ManagedProject>;
 

@@ -21,6 +21,7 @@ export class RunGrants {
       epoch,
       storeGeneration: this.storeGeneration,
       principal: run.principal,
+      owner: head.owner,
       workspace: this.projects.workspaceOf(bindingOf(head)),
     };
     return this.keys.signRunGrant(grant);

@@ -1,3 +1,4 @@
+import type { ContentSource } from '@margay/contracts';
 import type { Collection } from 'mongodb';
 import { isDuplicateKey } from '@margay/platform';
 
@@ -11,8 +12,14 @@ export interface ManagedProjectRow {
   owner: string;
   createdAt: Date;
   updatedAt: Date;
+  /** Absent where nobody keeps records of workspaces, and in older projects. */
+  workspaceId?: string;
+  /** What its files began with. */
+  content?: ContentSource;
   /** Nobody finds it any more; its files are kept for a while. */
   deletedAt?: Date;
+  /** Its workspace is on its way out. */
+  retiredAt?: Date;
 }
 
 /** The collection `projects`. */
@@ -21,6 +28,7 @@ export class ManagedProjectRepository {
 
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ tenantId: 1, createdAt: 1 }, { name: 'tenant_v1' });
+    await this.rows.createIndex({ deletedAt: 1 }, { name: 'deleted_v1', sparse: true });
   }
 
   /** @returns false: there is one with this id already */
@@ -51,5 +59,15 @@ export class ManagedProjectRepository {
   ): Promise<ManagedProjectRow | undefined> {
     const living = { _id: id, tenantId, deletedAt: { $exists: false } };
     return (await this.rows.findOneAndUpdate(living, { $set: change }, { returnDocument: 'after' })) ?? undefined;
+  }
+
+  /** Of all tenants: deleted ones whose workspace does not know yet. */
+  listUnretired(limit: number): Promise<ManagedProjectRow[]> {
+    const unretired = { deletedAt: { $exists: true }, retiredAt: { $exists: false } };
+    return this.rows.find(unretired).sort({ deletedAt: 1 }).limit(limit).toArray();
+  }
+
+  async noteRetired(tenantId: string, id: string): Promise<void> {
+    await this.rows.updateOne({ _id: id, tenantId }, { $set: { retiredAt: new Date() } });
   }
 }

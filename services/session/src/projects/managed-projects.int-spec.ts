@@ -1,6 +1,9 @@
 import { sessionsPb, type ManagedProject, type Principal } from '@margay/contracts';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
+import { ProjectWorkspaces } from '../workspaces/project-workspaces';
+import { retirementSweep } from '../workspaces/retirement-sweep';
+import { ManagedProjectRepository } from './managed-project.repository';
 
 const harness = new SessionHarness();
 const ada = principalOf('default', 'user:ada', 'member');
@@ -66,9 +69,62 @@ describe('a managed project', () => {
     ['bad_request', { name: 'x'.repeat(129) }],
     ['bad_request', { contentKind: 'zip' }],
     ['external_path_refused', { path: '/srv/shop' }],
-    ['content_unavailable', { contentKind: 'clone' }],
+    ['bad_request', { contentKind: 'clone' }],
+    ['bad_request', { contentJson: '{"kind":"clone","url":"http://git.example.com/a"}' }],
+    ['bad_request', { contentJson: '{"kind":"clone","url":"https://ada:secret@git.example.com/a"}' }],
+    ['bad_request', { contentJson: '{"kind":"clone","url":"file:///etc"}' }],
+    ['bad_request', { contentJson: '{"kind":"clone","url":"https://git.example.com/a","ref":"--upload-pack=x"}' }],
+    ['unknown_template', { contentJson: '{"kind":"template","name":"unknown"}' }],
   ])('is refused as %s: %j', async (reason, fields) => {
     await expect(create(fields)).rejects.toMatchObject({ reason });
+  });
+
+  it('says what its workspace begins with before there is a project, and shows the id of the workspace', async () => {
+    const content = { kind: 'clone', url: 'https://git.example.com/shop', depth: 1 };
+    const made = await create({ contentJson: JSON.stringify(content), idempotencyKey: 'cloned' });
+    const { sourceJson = '', ...declared } = harness.workspaces.declared.at(-1) ?? {};
+    expect(declared).toEqual({ projectId: made.project_id, owner: 'user:ada' });
+    expect(JSON.parse(sourceJson)).toEqual({ ...content, submodules: false, lfs: false });
+    expect(made.workspace_id).toBe(`w${made.project_id.slice(1)}`);
+    const count = harness.workspaces.declared.length;
+    expect(await create({ contentJson: JSON.stringify(content), idempotencyKey: 'cloned' })).toEqual(made);
+    expect(harness.workspaces.declared).toHaveLength(count);
+    await expect(create({ idempotencyKey: 'cloned' })).rejects.toMatchObject({ reason: 'idempotency_key_reused' });
+    await create();
+    expect(harness.workspaces.declared.at(-1)?.sourceJson).toBe('{"kind":"empty"}');
+  });
+
+  it('is not made while its workspace cannot be, and begins empty where nobody keeps records of workspaces', async () => {
+    const { workspaces } = harness;
+    const clone = { contentJson: '{"kind":"clone","url":"https://git.example.com/a"}' };
+    const before = (await listed()).length;
+    workspaces.isUp = false;
+    await expect(create()).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    workspaces.isUp = true;
+    workspaces.keepsRecords = false;
+    await expect(create(clone)).rejects.toMatchObject({ reason: 'content_unavailable' });
+    expect((await listed()).length).toBe(before);
+    expect((await create()).workspace_id).toBeUndefined();
+    workspaces.keepsRecords = true;
+  });
+
+  it('tells its workspace of its end, later if that fails', async () => {
+    const { workspaces } = harness;
+    const [first, second] = [await create(), await create()];
+    await remove(first.project_id);
+    expect(workspaces.retired).toEqual([`default/${first.project_id}`]);
+    workspaces.isUp = false;
+    await remove(second.project_id);
+    workspaces.isUp = true;
+    const rows = new ManagedProjectRepository((await harness.db()).collection('projects'));
+    const client = {
+      declare: jest.fn(),
+      retire: async ({ projectId }: { projectId: string }) => void workspaces.retired.push(projectId),
+    };
+    const sweep = retirementSweep({ projects: rows, workspaces: new ProjectWorkspaces(client as never) });
+    expect(await sweep.sweep()).toBe(1);
+    expect(workspaces.retired.at(-1)).toBe(second.project_id);
+    expect(await sweep.sweep()).toBe(0);
   });
 
   it('belongs to its tenant, and is changed by who made it and by administrators', async () => {

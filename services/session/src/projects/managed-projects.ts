@@ -1,13 +1,9 @@
 import { isoMicros, type ManagedProject, type Principal, type sessionsPb } from '@margay/contracts';
-import {
-  AlreadyExistsError,
-  InvalidArgumentError,
-  NotFoundError,
-  PermissionDeniedError,
-  UnimplementedError,
-} from '@margay/errors';
+import { AlreadyExistsError, InvalidArgumentError, NotFoundError, PermissionDeniedError } from '@margay/errors';
+import type { Logger } from '@margay/platform';
 import { requireDriver, seesAllSessions } from '../access/access-rules';
 import { newSessionId } from '../sessions/request-ids';
+import { contentIn, type ProjectWorkspaces } from '../workspaces/project-workspaces';
 import type { ManagedProjectRepository, ManagedProjectRow } from './managed-project.repository';
 
 const NAME_MAX_CHARS = 128;
@@ -20,27 +16,37 @@ const PREFIX = 'managed:';
 
 /** Projects whose files Margay keeps. Everybody of a tenant may work in them. */
 export class ManagedProjects {
-  constructor(private readonly rows: ManagedProjectRepository) {}
+  constructor(
+    private readonly rows: ManagedProjectRepository,
+    private readonly workspaces: Pick<ProjectWorkspaces, 'declare' | 'retire'>,
+    private readonly logger: Logger,
+  ) {}
 
-  /** @throws InvalidArgumentError `bad_request`; PermissionDeniedError `external_path_refused`; UnimplementedError `content_unavailable` */
+  /** @throws InvalidArgumentError `bad_request`; PermissionDeniedError `external_path_refused`; those of `declare` */
   async create(
     principal: Principal,
     request: sessionsPb.CreateProjectRequest,
   ): Promise<{ project: ManagedProject; replayed: boolean }> {
     requireDriver(principal, 'sessions.create');
     const [name, description] = [checkedName(request.name), checkedDescription(request.description)];
-    refuseUnavailable(request);
+    refusePath(request);
+    const content = contentIn(request);
     const { tenantId, principal: owner } = principal;
     if ((await this.rows.list(tenantId, TENANT_MAX)).length >= TENANT_MAX)
       throw new InvalidArgumentError('projects_exhausted', `There are ${TENANT_MAX} projects; delete one first.`);
     const { idempotencyKey } = request;
     const id = newSessionId(principal, idempotencyKey === '' ? '' : `project ${idempotencyKey}`);
-    const now = new Date();
-    const row: ManagedProjectRow = { _id: id, tenantId, name, description, owner, createdAt: now, updatedAt: now };
-    if (await this.rows.add(row)) return { project: recordOf(row), replayed: false };
+    const asked = { name, description, content };
     const made = await this.rows.find(tenantId, id);
-    if (made?.name === name && made.description === description) return { project: recordOf(made), replayed: true };
-    throw new AlreadyExistsError('idempotency_key_reused', 'this key was used with another body');
+    if (made) return { project: recordOf(repeated(made, asked)), replayed: true };
+    const workspaceId = await this.workspaces.declare({ tenantId, projectId: id, owner, content });
+    const now = new Date();
+    const where = workspaceId === undefined ? {} : { workspaceId };
+    const row: ManagedProjectRow = { _id: id, tenantId, ...asked, ...where, owner, createdAt: now, updatedAt: now };
+    if (await this.rows.add(row)) return { project: recordOf(row), replayed: false };
+    const other = await this.rows.find(tenantId, id);
+    if (other) return { project: recordOf(repeated(other, asked)), replayed: true };
+    throw keyReused();
   }
 
   async get({ tenantId }: Principal, id: string): Promise<ManagedProject> {
@@ -62,7 +68,14 @@ export class ManagedProjects {
   /** Runs in it go on to their end; no other one starts. */
   async delete(principal: Principal, id: string): Promise<void> {
     await this.changeable(principal, id);
-    if (!(await this.rows.update(principal.tenantId, id, { deletedAt: new Date() }))) throw notFound(id);
+    const { tenantId } = principal;
+    if (!(await this.rows.update(tenantId, id, { deletedAt: new Date() }))) throw notFound(id);
+    try {
+      await this.workspaces.retire(tenantId, id);
+      await this.rows.noteRetired(tenantId, id);
+    } catch (error) {
+      this.logger.warn({ projectId: id, tenantId, err: error }, 'the end of a project is told to its workspace later');
+    }
   }
 
   /** The id of the project that a name means: `<id>` or `managed:<id>`. */
@@ -101,7 +114,7 @@ export function managedIdIn(project: string): string | undefined {
   return project.startsWith(PREFIX) ? project.slice(PREFIX.length) : undefined;
 }
 
-function recordOf({ _id, name, description, createdAt, updatedAt }: ManagedProjectRow): ManagedProject {
+function recordOf({ _id, name, description, createdAt, updatedAt, workspaceId }: ManagedProjectRow): ManagedProject {
   return {
     project_id: _id,
     name,
@@ -114,22 +127,35 @@ function recordOf({ _id, name, description, createdAt, updatedAt }: ManagedProje
     parent_project_id: null,
     branch: null,
     is_worktree: false,
+    ...(workspaceId === undefined ? {} : { workspace_id: workspaceId }),
   };
 }
 
-function refuseUnavailable({ path, contentKind }: sessionsPb.CreateProjectRequest): void {
-  if (path !== '')
-    throw new PermissionDeniedError(
-      'external_path_refused',
-      "'path': Margay keeps the files of its projects itself; folders of the host are projects of the configuration.",
-    );
-  if (contentKind === '' || contentKind === 'empty') return;
-  if (['clone', 'upload', 'template'].includes(contentKind))
-    throw new UnimplementedError(
-      'content_unavailable',
-      `'content': '${contentKind}' is not supported yet; make an empty project and let a run bring its files.`,
-    );
-  throw new InvalidArgumentError('bad_request', "Invalid input: 'content.kind' must be empty");
+function refusePath({ path }: sessionsPb.CreateProjectRequest): void {
+  if (path === '') return;
+  throw new PermissionDeniedError(
+    'external_path_refused',
+    "'path': Margay keeps the files of its projects itself; folders of the host are projects of the configuration.",
+  );
+}
+
+/** @throws AlreadyExistsError if something else was asked under the same key */
+function repeated(
+  made: ManagedProjectRow,
+  asked: Required<Pick<ManagedProjectRow, 'name' | 'description' | 'content'>>,
+): ManagedProjectRow {
+  const { name, description, content = { kind: 'empty' } } = made;
+  if (name === asked.name && description === asked.description && isSame(content, asked.content)) return made;
+  throw keyReused();
+}
+
+function keyReused(): Error {
+  return new AlreadyExistsError('idempotency_key_reused', 'this key was used with another body');
+}
+
+/** The store keeps the order of fields. */
+function isSame(a: object, b: object): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 function checkedName(name: string): string {

@@ -2,7 +2,15 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { accessPb, executorPb, runnersPb, secretsPb, sessionsPb, type Principal } from '@margay/contracts';
+import {
+  accessPb,
+  executorPb,
+  runnersPb,
+  secretsPb,
+  sessionsPb,
+  workspacesPb,
+  type Principal,
+} from '@margay/contracts';
 import { FailedPreconditionError } from '@margay/errors';
 import { ensureKekFile, freePorts, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
 import {
@@ -19,6 +27,7 @@ import {
 import { MongoConnection } from '@margay/platform/mongo';
 import type { Db } from 'mongodb';
 import { startSession } from '../start';
+import { FakeWorkspaces } from './fake-workspaces';
 import { FakeWorktrees } from './fake-worktrees';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
@@ -40,6 +49,8 @@ export class SessionHarness {
   readonly listed: executorPb.ListFilesRequest[] = [];
   /** Working trees as tool-executor says that there are. */
   readonly git = new FakeWorktrees();
+  /** Workspaces as tool-executor keeps them. */
+  readonly workspaces = new FakeWorkspaces();
   /** Sandboxes that were ended because their session works elsewhere. */
   readonly left: { sessionId: string; upToEpoch: number }[] = [];
   /** Sessions whose sandbox was ended. */
@@ -234,6 +245,7 @@ export class SessionHarness {
         return Promise.resolve({});
       },
     });
+    server.add(workspacesPb.WorkspacesDefinition, this.workspaces.handlers());
     await server.start();
     this.closers.push(() => server.close(100));
   }
