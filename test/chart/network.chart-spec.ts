@@ -46,6 +46,8 @@ describe('connections between pods', () => {
       'ide-manager → tool-executor:9091',
       'mcp-pool → session:9090',
       'mcp-pool → tool-executor:9091',
+      // Only while an upgrade begins.
+      'migrate → mongodb:27017',
       'sandbox → egress:3128',
       'session → mongodb:27017',
       'session → nats:4222',
@@ -67,6 +69,7 @@ describe('connections between pods', () => {
       'control → sandbox:7777',
       'egress → control:9090',
       'egress → control:9091',
+      'migrate → mongodb:27017',
       'sandbox → egress:3128',
     ]);
   });
@@ -79,7 +82,7 @@ describe('connections between pods', () => {
   it('are seen by this test when a policy is missing or too wide', () => {
     const without = (name: string) => render().filter(({ kind, metadata }) => kind !== 'NetworkPolicy' || metadata.name !== name); // prettier-ignore
     expect(allowedEdges(without('margay-sandbox'), SANDBOX)).not.toContain('tool-executor → sandbox:7777');
-    const open = without('margay-default-deny').filter(({ kind, metadata }) => kind !== 'NetworkPolicy' || metadata.name !== 'margay-mongodb'); // prettier-ignore
+    const open = without('margay-default-deny').filter(({ kind, metadata }) => kind !== 'NetworkPolicy' || !metadata.name.startsWith('margay-mongodb')); // prettier-ignore
     const wide = open.map((object) => (object.metadata.name === 'margay-channel' && object.kind === 'NetworkPolicy' ? { ...object, spec: { ...object.spec, egress: [{}] } } : object)); // prettier-ignore
     expect(allowedEdges(wide, SANDBOX)).toContain('channel → mongodb:27017');
   });
@@ -88,7 +91,7 @@ describe('connections between pods', () => {
 describe('ways in and out', () => {
   it('lead to resolvers, the API server and models only, in an evaluation', () => {
     const edges = new Set(outerEdges(render()).map((edge) => edge.replace(/^margay-(?!workspaces)/, '')));
-    const dns = ['agent-runner', 'channel', 'check', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'session', 'tool-executor'].flatMap((name) => [`${name} → kube-system/kube-dns:53`, `${name} → kube-system/kube-dns:53/udp`]); // prettier-ignore
+    const dns = ['agent-runner', 'channel', 'check', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'migrate', 'session', 'tool-executor'].flatMap((name) => [`${name} → kube-system/kube-dns:53`, `${name} → kube-system/kube-dns:53/udp`]); // prettier-ignore
     const api = ['bootstrap', 'tool-executor'].flatMap((name) => ['0.0.0.0/0', '::/0'].flatMap((cidr) => [443, 6443].map((port) => `${name} → ${cidr}:${port}`))); // prettier-ignore
     const models = ['0.0.0.0/0', '::/0'].map((cidr) => `agent-runner → ${cidr}:443`);
     const sandboxes = [
@@ -185,6 +188,29 @@ describe.each(SETS)('policies of %s', (set) => {
     for (const { spec } of denied) expect(spec.policyTypes).toEqual(['Ingress', 'Egress']);
     const rightsIn = ofKind(objects, 'Role').filter(({ metadata }) => metadata.name.endsWith('-tool-executor'));
     expect(denied.map(({ metadata }) => metadata.namespace)).toEqual(rightsIn.map(({ metadata }) => metadata.namespace)); // prettier-ignore
+  });
+});
+
+describe('a job that prepares the store', () => {
+  it('gets to the bundled server by a door that goes with it', () => {
+    const door = find(render(), 'NetworkPolicy', 'margay-mongodb-migrate');
+    expect(door.metadata.annotations).toMatchObject({
+      'helm.sh/hook': 'pre-upgrade',
+      'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+    });
+    expect(JSON.stringify(find(render(), 'NetworkPolicy', 'margay-mongodb').spec)).not.toContain('migrate');
+  });
+
+  it('gets to one of your own as everybody else does', () => {
+    const rules = find(render(EXTERNAL), 'NetworkPolicy', 'margay-migrate').spec.egress;
+    expect(rules.at(-1)).toEqual({ to: [{ ipBlock: { cidr: '203.0.113.0/28' } }], ports: [{ protocol: 'TCP', port: 27017 }] }); // prettier-ignore
+  });
+});
+
+describe('a restore', () => {
+  it('reaches the store, although no backup is made', () => {
+    const values = { ...EVALUATION, restore: { enabled: true }, backup: { existingClaim: 'b' } };
+    expect(allowedEdges(render(values), SANDBOX)).toContain('backup → mongodb:27017');
   });
 });
 

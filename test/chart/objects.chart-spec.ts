@@ -172,6 +172,86 @@ describe('the hook that makes secrets', () => {
   });
 });
 
+describe('the hook that prepares the store', () => {
+  const job = (values: object = EVALUATION) => find(render(values), 'Job', 'margay-migrate');
+
+  it('comes before an upgrade, after the secrets and the way to the store, and never at an installation', () => {
+    const hooks = render().filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'pre-upgrade');
+    expect(hooks.map(({ kind, metadata }) => `${kind} ${metadata.name}`).sort()).toEqual(['Job margay-migrate', 'NetworkPolicy margay-migrate', 'NetworkPolicy margay-mongodb-migrate']); // prettier-ignore
+    const weightOf = ({ metadata }: KubernetesObject) => Number(metadata.annotations?.['helm.sh/hook-weight']);
+    const bootstrap = find(render(), 'Job', 'margay-bootstrap');
+    for (const policy of ofKind(hooks, 'NetworkPolicy')) expect(weightOf(policy)).toBeLessThan(weightOf(job()));
+    expect(weightOf(bootstrap)).toBeLessThan(weightOf(job()));
+  });
+
+  it('has ten minutes, the store, and nothing else', () => {
+    const { spec } = job();
+    expect(spec).toMatchObject({ activeDeadlineSeconds: 600 });
+    const { containers, serviceAccountName, automountServiceAccountToken } = spec.template.spec;
+    expect([containers[0].args, serviceAccountName, automountServiceAccountToken]).toEqual([['migrate'], undefined, false]); // prettier-ignore
+    const names = containers[0].env.map(({ name }: { name: string }) => name);
+    expect(names).toEqual(['HOME', 'MARGAY_MONGODB_DATABASE', 'MARGAY_MONGODB_URL']);
+  });
+
+  it('may be left to you', () => {
+    expect(namesOf(render({ ...EVALUATION, migrations: { enabled: false } }), 'Job')).not.toContain('margay-migrate');
+  });
+});
+
+describe('a restore', () => {
+  const objects = render(readChartYaml('ci/restore.yaml') as object);
+
+  it('runs no pod of the platform, and nothing that would start one', () => {
+    for (const { metadata, spec } of ofKind(objects, 'Deployment')) expect([metadata.name, spec.replicas]).toEqual([metadata.name, 0]); // prettier-ignore
+    expect([...ofKind(objects, 'HorizontalPodAutoscaler'), ...ofKind(objects, 'ScaledObject')]).toEqual([]);
+    for (const { spec } of ofKind(objects, 'CronJob')) expect(spec.suspend).toBe(true);
+    expect(namesOf(objects, 'Job')).not.toContain('margay-migrate');
+  });
+
+  it('brings back the backup that is named, or the newest one', () => {
+    const job = find(objects, 'Job', 'margay-restore-1');
+    // No hook: it must come after the pods have gone, and go with the next upgrade.
+    expect(job.metadata.annotations).toBeUndefined();
+    const [container] = job.spec.template.spec.containers;
+    expect(container.args).toEqual(['restore', '--from', '/margay/backup/20261130T031700Z', '--quiet-seconds', '120']);
+    expect(container.env).toContainEqual({ name: 'MARGAY_MONGODB_DATABASE', value: 'margay_g1' });
+    const newest = render({ ...EVALUATION, restore: { enabled: true }, backup: { existingClaim: 'b' } });
+    const { spec } = find(newest, 'Job', 'margay-restore-1').spec.template;
+    expect(spec.containers[0].args.slice(0, 3)).toEqual(['restore', '--from', '/margay/backup']);
+    expect(JSON.stringify(spec.volumes)).toContain('"claimName":"b"');
+  });
+
+  it('is none unless asked for, and leaves replicas as they are', () => {
+    expect(namesOf(render(readChartYaml('ci/backup.yaml') as object), 'Job')).not.toContain('margay-restore-1');
+    for (const { spec } of ofKind(render(), 'Deployment')) expect(spec.replicas).toBeGreaterThan(0);
+  });
+});
+
+describe('further namespaces of sandboxes', () => {
+  const objects = render(readChartYaml('ci/egress.yaml') as object);
+  const inNamespace = (namespace: string) => objects.filter(({ metadata }) => metadata.namespace === namespace).map(({ kind, metadata }) => `${kind} ${metadata.name}`).sort(); // prettier-ignore
+  const usual = ['LimitRange margay', 'NetworkPolicy margay-default-deny', 'NetworkPolicy margay-sandbox', 'NetworkPolicy margay-sandbox-egress', 'Role margay-release-sandboxes', 'Role margay-tool-executor', 'RoleBinding margay-release-sandboxes', 'RoleBinding margay-tool-executor']; // prettier-ignore
+
+  it('have the same rights, limits and policies as the first', () => {
+    expect(inNamespace('margay-workspaces')).toEqual(usual);
+    expect(inNamespace('team-a')).toEqual([...usual, 'ResourceQuota margay'].sort());
+    expect(inNamespace('team-b')).toEqual(usual);
+  });
+
+  it('are made under Pod Security restricted and kept, unless they exist', () => {
+    expect(namesOf(objects, 'Namespace')).toEqual(['margay-workspaces', 'team-a']);
+    for (const { metadata } of ofKind(objects, 'Namespace')) {
+      expect(metadata.labels['pod-security.kubernetes.io/enforce']).toBe('restricted');
+      expect(metadata.annotations).toEqual({ 'helm.sh/resource-policy': 'keep' });
+    }
+  });
+
+  it('are emptied of sandboxes after an uninstall', () => {
+    const { containers } = find(objects, 'Job', 'margay-release-sandboxes').spec.template.spec;
+    expect(containers.map(({ args }: { args: string[] }) => args[2])).toEqual(['margay-workspaces', 'team-a', 'team-b']); // prettier-ignore
+  });
+});
+
 describe('the hook that ends sandboxes', () => {
   const hooks = () => render().filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'post-delete');
 

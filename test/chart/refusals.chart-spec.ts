@@ -101,6 +101,25 @@ describe('what does not fit together is refused, with what to set', () => {
       'runner.pools: two pools have one name; set different ones',
     ],
     [
+      'a first pool for some alone',
+      { ...EVALUATION, runner: { pools: [{ name: 'a', replicas: 1, slots: 1, tenants: ['acme'] }] } },
+      'runner.pools[0].tenants: the first pool is for all who have no other; leave its tenants out',
+    ],
+    [
+      'a tenant in two pools',
+      {
+        ...EVALUATION,
+        runner: {
+          pools: [
+            { name: 'a', replicas: 1, slots: 1 },
+            { name: 'b', replicas: 1, slots: 1, tenants: ['acme'] },
+            { name: 'c', replicas: 1, slots: 1, tenants: ['acme'] },
+          ],
+        },
+      },
+      'runner.pools: a tenant is in two pools; leave it in one',
+    ],
+    [
       'an ingress without a host',
       { ...EVALUATION, gateway: { ingress: { enabled: true } } },
       'gateway.host: missing although the ingress or route is enabled; set the name',
@@ -137,6 +156,65 @@ describe('what does not fit together is refused, with what to set', () => {
       'backups without a place',
       { ...EVALUATION, backup: { enabled: true } },
       'backup.existingClaim: missing, so there is no place for backups; set a claim',
+    ],
+    [
+      'a restore from nowhere',
+      { ...EVALUATION, restore: { enabled: true } },
+      'backup.existingClaim: missing, so there is no place for backups',
+    ],
+    [
+      'several tenants beside rights in the cluster',
+      { ...EVALUATION, mode: 'combined', tenancy: { multiTenant: true } },
+      'tenancy.multiTenant: in mode combined rights in the cluster stand beside the public port; set mode to split, or tenancy.acceptCombined to true',
+    ],
+    [
+      'several tenants in an open network',
+      { ...EXTERNAL, networkPolicy: { enabled: false }, tenancy: { multiTenant: true } },
+      'tenancy.multiTenant: without network policies sandboxes of one tenant reach those of another; set networkPolicy.enabled to true',
+    ],
+    [
+      'several tenants in one pod',
+      {
+        ...EVALUATION,
+        tenancy: { multiTenant: true },
+        toolExecutor: { extraEnv: [{ name: 'MARGAY_SANDBOX_DRIVER', value: 'process' }] },
+      },
+      'tenancy.multiTenant: with the driver process sandboxes of all tenants share one pod; take MARGAY_SANDBOX_DRIVER out of toolExecutor.extraEnv',
+    ],
+    [
+      'sandboxes beside services',
+      { ...EVALUATION, workspaces: { namespace: 'agents' } },
+      'workspaces: the namespace agents is used twice, and sandboxes must not lie beside services; set another one',
+    ],
+    [
+      'one namespace of sandboxes twice',
+      { ...EVALUATION, workspaces: { extraNamespaces: [{ name: 'team' }, { name: 'team' }] } },
+      'workspaces: the namespace team is used twice',
+    ],
+    [
+      'an API server that is out of reach',
+      { ...EVALUATION, networkPolicy: { apiServerCidrs: [] } },
+      'networkPolicy.apiServerCidrs: empty, so tool-executor can make no sandboxes; set the addresses that `kubectl get endpoints kubernetes` lists',
+    ],
+    [
+      'a model that is out of reach',
+      { ...EVALUATION, models: { default: 'm' }, networkPolicy: { modelCidrs: [] } },
+      'networkPolicy.modelCidrs: empty, so no model is reached; set the ranges of your provider, or modelTo',
+    ],
+    [
+      'a private host that stands for everything',
+      { ...EVALUATION, egress: { private: [{ host: 'git.example.com', cidr: '0.0.0.0/0', ports: [443] }] } },
+      'egress.private: 0.0.0.0/0 stands for everything, so git.example.com could lead into the cluster; set the range of that host',
+    ],
+    [
+      'a cluster that is everything',
+      { ...EVALUATION, egress: { clusterCidrs: ['::/0'] } },
+      'egress.clusterCidrs: ::/0 stands for everything, so nothing could be reached; set the ranges of your cluster',
+    ],
+    [
+      'a proxy that is killed while tunnels are open',
+      { ...EVALUATION, egress: { drainSeconds: 90 } },
+      'egress.graceSeconds: 75 is less than drainSeconds + 15, so pods are killed while they hand over; set at least 105',
     ],
     [
       'classes without a default one',
@@ -186,6 +264,11 @@ describe('unknown and misshapen values are refused by name', () => {
       /memory/,
     ],
     ['a cell that no key can begin with', { ...EVALUATION, session: { cell: 'Europe-1' } }, /cell/],
+    ['a way out wider than any', { ...EVALUATION, egress: { maxMode: 'everything' } }, /maxMode/],
+    ['an exception without ports', { ...EVALUATION, egress: { private: [{ host: 'a', cidr: '192.0.2.1/32' }] } }, /ports/], // prettier-ignore
+    ['a namespace with a capital', { ...EVALUATION, workspaces: { extraNamespaces: [{ name: 'Team' }] } }, /name/],
+    ['a backup outside its volume', { ...EVALUATION, restore: { folder: '../x' } }, /folder/],
+    ['a key that ended before it began', { ...EVALUATION, firstKey: { ttlSeconds: -1 } }, /ttlSeconds/],
     ['root', { ...EVALUATION, pods: { runAsUser: 0 } }, /runAsUser/],
     ['a peer that means everybody', { ...EVALUATION, networkPolicy: { ingressFrom: [{}] } }, /ingressFrom/],
     ['an address for a range', { ...EVALUATION, networkPolicy: { modelCidrs: ['203.0.113.1'] } }, /modelCidrs/],
@@ -199,6 +282,16 @@ describe('unknown and misshapen values are refused by name', () => {
 describe('what is accepted', () => {
   it('is every value by itself as values.yaml has it', () => {
     expect(() => render({ ...(readChartYaml('values.yaml') as object), ...EVALUATION })).not.toThrow();
+  });
+
+  it('is mode combined for several tenants by those who know what it means', () => {
+    expect(() => render({ ...EVALUATION, mode: 'combined', tenancy: { multiTenant: true, acceptCombined: true } })).not.toThrow(); // prettier-ignore
+  });
+
+  it('is no range for models where they are pods, or where there is none', () => {
+    const networkPolicy = { modelCidrs: [], modelTo: PEER };
+    expect(() => render({ ...EVALUATION, models: { default: 'm' }, networkPolicy })).not.toThrow();
+    expect(() => render({ ...EVALUATION, networkPolicy: { modelCidrs: [] } })).not.toThrow();
   });
 
   it('is the chart as a part of another', () => {

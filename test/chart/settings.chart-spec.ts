@@ -44,7 +44,7 @@ const asSeen = (deployment: KubernetesObject) =>
     ]),
   );
 
-describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces', 'egress'])(
+describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces', 'egress', 'tenants'])(
   'the environment of %s',
   (set) => {
     const deployments = deploymentsOf(readChartYaml(`ci/${set}.yaml`) as object);
@@ -142,7 +142,9 @@ describe('settings reach those they are for', () => {
     const mounting = (values: object) =>
       deploymentsOf(values).filter(({ spec }) => JSON.stringify(spec.template).includes('/margay/first-key')).flatMap(servicesOf); // prettier-ignore
     expect(mounting(EVALUATION)).toEqual(['session']);
-    expect(mounting({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } } })).toEqual([]);
+    expect(
+      mounting({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } } }),
+    ).toEqual([]);
   });
 
   it('pools: slots and names to their runners, new runs to the first', () => {
@@ -155,7 +157,7 @@ describe('settings reach those they are for', () => {
     const values = { ...EVALUATION, runner };
     expect(environmentIn(values, 'margay-agent-runner-large')).toMatchObject({ MARGAY_POOL: 'large', MARGAY_RUNNER_SLOTS: '400' }); // prettier-ignore
     expect(environmentIn(values, 'margay-agent-runner')).toMatchObject({ MARGAY_POOL: 'default', MARGAY_RUNNER_SLOTS: '50' }); // prettier-ignore
-    expect(environmentIn(values, 'margay-session').MARGAY_POOL).toBe('large');
+    expect(environmentIn(values, 'margay-session')).toMatchObject({ MARGAY_POOL: 'large', MARGAY_RUNNER_POOLS: '{"default":[]}' }); // prettier-ignore
     expect(find(render(values), 'Deployment', 'margay-agent-runner-large').spec.replicas).toBe(3);
   });
 
@@ -204,6 +206,19 @@ describe('settings reach those they are for', () => {
     const { data } = find(objects, 'ConfigMap', 'margay-sandbox-classes');
     expect(parse(data['classes.yaml'])).toMatchObject({ default: { workspace: '20Gi', warm: { min: 1, max: 4 } } });
     expect(environmentIn(EVALUATION, 'margay-tool-executor')).not.toHaveProperty('MARGAY_SANDBOX_CLASSES_FILE');
+  });
+
+  it('the secrets of the registry, to sandboxes as to all other pods', () => {
+    const environmentWith = (values: object) => environmentIn({ ...EVALUATION, image: { pullSecrets: ['a', 'b'] }, ...values }, 'margay-tool-executor'); // prettier-ignore
+    expect(environmentWith({}).MARGAY_SANDBOX_PULL_SECRETS).toBe('a,b');
+    expect(environmentWith({ sandbox: { image: { pullSecrets: ['c'] } } }).MARGAY_SANDBOX_PULL_SECRETS).toBe('c');
+    expect(environmentIn(EVALUATION, 'margay-tool-executor')).not.toHaveProperty('MARGAY_SANDBOX_PULL_SECRETS');
+  });
+
+  it('the end of the first key: after a day, unless told', () => {
+    expect(environmentIn(EVALUATION, 'margay-session').MARGAY_BOOTSTRAP_KEY_SECONDS).toBe('86400');
+    const lasting = { ...EVALUATION, firstKey: { ttlSeconds: 0 } };
+    expect(environmentIn(lasting, 'margay-session').MARGAY_BOOTSTRAP_KEY_SECONDS).toBe('0');
   });
 
   it('other classes start another tool-executor, and nothing else', () => {

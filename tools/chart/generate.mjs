@@ -15,7 +15,8 @@ export async function generated() {
   const table = ['| key | default | meaning |', '| --- | --- | --- |', ...tableOf(entries)].join('\n');
   const files = {
     'values.schema.json': JSON.stringify(schemaOf(entries)),
-    'README.md': `${introduction}\n${table}\n`,
+    // Each line as long as it is, so that a change of one value shows as one.
+    'README.md': `${introduction}\n<!-- prettier-ignore-start -->\n\n${table}\n\n<!-- prettier-ignore-end -->\n`,
     ...Object.fromEntries(
       Object.entries(dashboards()).map(([name, board]) => [`dashboards/${name}.json`, JSON.stringify(board)]),
     ),

@@ -102,6 +102,11 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- with .Values.session -}}
 - { name: MARGAY_CELL, value: {{ .cell | quote }} }
 - { name: MARGAY_POOL, value: {{ (first $.Values.runner.pools).name }} }
+{{- $others := dict }}
+{{- range rest $.Values.runner.pools }}
+{{- $_ := set $others .name (.tenants | default list) }}
+{{- end }}
+- { name: MARGAY_RUNNER_POOLS, value: {{ $others | toJson | quote }} }
 - { name: MARGAY_STEP_BUDGET, value: {{ .stepBudget | int64 | quote }} }
 - { name: MARGAY_TENANT_CONCURRENT_RUNS, value: {{ .tenantConcurrentRuns | int64 | quote }} }
 - { name: MARGAY_TENANT_WEIGHT, value: {{ .tenantWeight | int64 | quote }} }
@@ -113,6 +118,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_KEK_FILE, value: /margay/kek/kek.json }
 {{- if include "margay.firstKeySecret" . }}
 - { name: MARGAY_BOOTSTRAP_KEY_FILE, value: /margay/first-key/key }
+- { name: MARGAY_BOOTSTRAP_KEY_SECONDS, value: {{ .Values.firstKey.ttlSeconds | int64 | quote }} }
 {{- end }}
 {{- end -}}
 
@@ -123,7 +129,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_INSTALL_ID, value: {{ include "margay.install" $ }} }
 - { name: MARGAY_SANDBOX_IMAGE, value: {{ include "margay.imageOf" (dict "root" $ "image" .image) }} }
 - { name: MARGAY_SANDBOX_PULL_POLICY, value: {{ $.Values.image.pullPolicy }} }
-{{- with .image.pullSecrets }}
+{{- with .image.pullSecrets | default $.Values.image.pullSecrets }}
 - { name: MARGAY_SANDBOX_PULL_SECRETS, value: {{ join "," . | quote }} }
 {{- end }}
 - { name: MARGAY_EGRESS_ADDRESS, value: '{{ include "margay.fullname" $ }}-egress:{{ (get (include "margay.ports" $ | fromYaml) "egress").port }}' }

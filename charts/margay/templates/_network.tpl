@@ -244,7 +244,7 @@ spec:
         {{- range include "margay.needing" (dict "root" .root "need" .server) | fromYamlArray | uniq }}
         - {{ include "margay.podPeer" (dict "root" $.root "name" .) }}
         {{- end }}
-        {{- if and (eq .server "mongodb") .root.Values.backup.enabled }}
+        {{- if and (eq .server "mongodb") (or .root.Values.backup.enabled .root.Values.restore.enabled) }}
         - {{ include "margay.podPeer" (dict "root" .root "name" "backup") }}
         {{- end }}
       ports: [{ protocol: TCP, port: {{ ternary 27017 4222 (eq .server "mongodb") }} }]

@@ -49,6 +49,16 @@
 {{- if ne (len (include "margay.poolNames" . | fromYamlArray)) (len (include "margay.poolNames" . | fromYamlArray | uniq)) }}
 - 'runner.pools: two pools have one name; set different ones'
 {{- end }}
+{{- if (first $values.runner.pools).tenants }}
+- 'runner.pools[0].tenants: the first pool is for all who have no other; leave its tenants out'
+{{- end }}
+{{- $tenants := list }}
+{{- range $values.runner.pools }}
+{{- $tenants = concat $tenants (.tenants | default list) }}
+{{- end }}
+{{- if ne (len $tenants) (len (uniq $tenants)) }}
+- 'runner.pools: a tenant is in two pools; leave it in one'
+{{- end }}
 {{- with $values.gateway }}
 {{- if and (or .ingress.enabled .route.enabled) (not .host) }}
 - 'gateway.host: missing although the ingress or route is enabled; set the name that clients call'
@@ -63,8 +73,49 @@
 - 'networkPolicy.ingressFrom: empty, so the ingress controller does not reach the gateway; set its namespaceSelector or podSelector'
 {{- end }}
 {{- end }}
-{{- if and $values.backup.enabled (not $values.backup.existingClaim) }}
+{{- if and (or $values.backup.enabled $values.restore.enabled) (not $values.backup.existingClaim) }}
 - 'backup.existingClaim: missing, so there is no place for backups; set a claim such as k8s/examples/backup-claim.yaml'
+{{- end }}
+{{- with $values.tenancy }}
+{{- if and .multiTenant (not .acceptCombined) (eq $values.mode "combined") }}
+- 'tenancy.multiTenant: in mode combined rights in the cluster stand beside the public port; set mode to split, or tenancy.acceptCombined to true'
+{{- end }}
+{{- if and .multiTenant (not $values.networkPolicy.enabled) }}
+- 'tenancy.multiTenant: without network policies sandboxes of one tenant reach those of another; set networkPolicy.enabled to true'
+{{- end }}
+{{- range $section := list "toolExecutor" "control" }}
+{{- range (get $values $section).extraEnv }}
+{{- if and $values.tenancy.multiTenant (eq .name "MARGAY_SANDBOX_DRIVER") (ne (toString .value) "kubernetes") }}
+- 'tenancy.multiTenant: with the driver {{ .value }} sandboxes of all tenants share one pod; take MARGAY_SANDBOX_DRIVER out of {{ $section }}.extraEnv'
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $workspaces := include "margay.workspaceNamespaces" . | fromYamlArray }}
+{{- $names := list .Release.Namespace }}
+{{- range $workspaces }}
+{{- if has .name $names }}
+- 'workspaces: the namespace {{ .name }} is used twice, and sandboxes must not lie beside services; set another one'
+{{- end }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- with $values.networkPolicy }}
+{{- if and .enabled (not .apiServerCidrs) }}
+- 'networkPolicy.apiServerCidrs: empty, so tool-executor can make no sandboxes; set the addresses that `kubectl get endpoints kubernetes` lists, each with /32'
+{{- end }}
+{{- if and .enabled $values.models.default (not .modelCidrs) (not .modelTo) }}
+- 'networkPolicy.modelCidrs: empty, so no model is reached; set the ranges of your provider, or modelTo to the pods of your own'
+{{- end }}
+{{- end }}
+{{- range $values.egress.private }}
+{{- if hasSuffix "/0" .cidr }}
+- 'egress.private: {{ .cidr }} stands for everything, so {{ .host }} could lead into the cluster; set the range of that host'
+{{- end }}
+{{- end }}
+{{- range $values.egress.clusterCidrs }}
+{{- if hasSuffix "/0" . }}
+- 'egress.clusterCidrs: {{ . }} stands for everything, so nothing could be reached; set the ranges of your cluster'
+{{- end }}
 {{- end }}
 {{- if and $values.sandbox.classes (not (hasKey $values.sandbox.classes "default")) }}
 - 'sandbox.classes: there is none called "default", which sessions use; set one'
