@@ -25,7 +25,7 @@ export function matchesHost(pattern: string, host: string): boolean {
 
 export const HostPattern = z
   .string()
-  .transform((text) => text.toLowerCase())
+  .toLowerCase()
   .refine(isHostPattern, 'must be the name of a host, or *. and a name');
 export const HostPort = z.number().int().min(1).max(65_535);
 const Names = z.array(z.string().min(1).max(128)).min(1).max(200);

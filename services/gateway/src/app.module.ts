@@ -5,6 +5,7 @@ import { AuthController } from './auth/auth.controller';
 import { TicketController } from './auth/ticket.controller';
 import { CatalogController } from './catalog/catalog.controller';
 import { CatalogService } from './catalog/catalog.service';
+import { EgressPolicyController } from './egress-policy/egress-policy.controller';
 import { FilesController } from './files/files.controller';
 import { AnswerInterceptor } from './http/answer';
 import { operationsIn } from './http/operation';
@@ -35,6 +36,7 @@ export const CONTROLLERS = [
   ProjectController,
   CatalogController,
   SecretController,
+  EgressPolicyController,
   AuthController,
   TicketController,
   SystemController,

@@ -1,10 +1,11 @@
-import { accessPb, executorPb, instancesPb, secretsPb, sessionsPb } from '@margay/contracts';
+import { accessPb, egressPb, executorPb, instancesPb, secretsPb, sessionsPb } from '@margay/contracts';
 import { grpcClient, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
 
 type Sessions = GrpcClient<typeof sessionsPb.SessionsDefinition>;
 type Access = GrpcClient<typeof accessPb.AccessDefinition>;
 type Instances = GrpcClient<typeof instancesPb.InstancesDefinition>;
 type Secrets = GrpcClient<typeof secretsPb.SecretsDefinition>;
+type Egress = GrpcClient<typeof egressPb.EgressDefinition>;
 type Executor = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
 export interface BackendAddresses {
@@ -18,6 +19,7 @@ export class Backends {
   readonly access: Access;
   readonly instances: Instances;
   readonly secrets: Secrets;
+  readonly egress: Egress;
   readonly executor: Executor;
 
   constructor(addresses: BackendAddresses, options: { keys: KeyRing; logger: Logger }) {
@@ -25,10 +27,12 @@ export class Backends {
     this.access = grpcClient(accessPb.AccessDefinition, addresses.session, options);
     this.instances = grpcClient(instancesPb.InstancesDefinition, addresses.session, options);
     this.secrets = grpcClient(secretsPb.SecretsDefinition, addresses.session, options);
+    this.egress = grpcClient(egressPb.EgressDefinition, addresses.session, options);
     this.executor = grpcClient(executorPb.ExecutorDefinition, addresses.toolExecutor, options);
   }
 
   close(): void {
-    for (const client of [this.sessions, this.access, this.instances, this.secrets, this.executor]) client.close();
+    const { sessions, access, instances, secrets, egress, executor } = this;
+    for (const client of [sessions, access, instances, secrets, egress, executor]) client.close();
   }
 }

@@ -1,12 +1,13 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { accessPb, executorPb, secretsPb, sessionsPb } from '@margay/contracts';
+import { accessPb, egressPb, executorPb, secretsPb, sessionsPb } from '@margay/contracts';
 import { createLogger, generateKeys, GrpcServer, KeyRing } from '@margay/platform';
 import { Registry } from 'prom-client';
 import { Backends } from '../backends';
 import { startGatewayApp, type GatewayParts, type RunningGateway } from '../gateway-app';
 import { STREAM_SETTINGS, type StreamSettings } from '../stream/settings';
+import { FakeEgressPolicy } from './fake-egress-policy';
 import { FakeSecrets } from './fake-secrets';
 import { FakeSession, type SpecKey } from './fake-session';
 import { SpecBus } from './spec-bus';
@@ -44,6 +45,7 @@ export class GatewayHarness {
   readonly bus = new SpecBus();
   readonly session = new FakeSession(this.bus);
   readonly secrets = new FakeSecrets();
+  readonly egressPolicy = new FakeEgressPolicy();
   readonly registry = new Registry();
   readonly logLines: string[] = [];
   key!: SpecKey;
@@ -66,6 +68,7 @@ export class GatewayHarness {
     })
       .add(sessionsPb.SessionsDefinition, this.session.sessions())
       .add(accessPb.AccessDefinition, this.session.access())
+      .add(egressPb.EgressDefinition, this.egressPolicy.handlers())
       .add(secretsPb.SecretsDefinition, this.secrets.handlers());
     const executor = new GrpcServer({
       listen: '127.0.0.1:0',
