@@ -3,11 +3,12 @@
 //   node tools/images.mjs                        all of them, as OCI archives in dist/images
 //   node tools/images.mjs margay --out FOLDER    one of them, somewhere else
 //   node tools/images.mjs --built                of the bundles as they lie in dist
+//   node tools/images.mjs --as 9.9.9             as if this were that version, to try upgrades with
 //   node tools/images.mjs --rootfs NAME FOLDER   our files of one image alone, which the Dockerfile takes
 //   node tools/images.mjs --folder FOLDER --name REFERENCE --entrypoint PATH --out FILE [--user UID:GID]
 import { spawn } from 'node:child_process';
-import { mkdir, readFile, stat } from 'node:fs/promises';
-import { homedir } from 'node:os';
+import { cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -20,6 +21,7 @@ const LAYER_LIFE_MS = 3 * 24 * 60 * 60_000;
 const OPTIONS = {
   built: { type: 'boolean' },
   out: { type: 'string' },
+  as: { type: 'string' },
   rootfs: { type: 'string' },
   folder: { type: 'string' },
   name: { type: 'string' },
@@ -32,31 +34,47 @@ async function main() {
   if (values.folder) return fromFolder(values);
   if (!values.built) await (await import('./build.mjs')).build(progress);
   if (values.rootfs) return writeRootfs(values.rootfs, positionals[0]);
-  for (const { name, archive, digest, bytes } of await makeImages(positionals, { out: values.out }))
+  for (const { name, archive, digest, bytes } of await makeImages(positionals, values))
     console.log(`${name}  ${archive}  ${digest}  ${(bytes / 1e6).toFixed(1)} MB`);
   return 0;
 }
 
 /**
  * Writes the archives of the named images (default all) and answers `{ name, archive, digest, bytes }` for each. The
- * bundles must have been built.
+ * bundles must have been built. `as`: the version they say they are, in place of their own.
  */
-export async function makeImages(names = [], { out = join(root, 'dist/images'), report = progress } = {}) {
+export async function makeImages(names = [], { out = join(root, 'dist/images'), as, report = progress } = {}) {
   const { IMAGES } = await import('./images/definitions.ts');
   const unknown = names.filter((name) => !(name in IMAGES));
   if (unknown.length > 0)
     throw new Error(`no image ${unknown.join(', ')}; there are ${Object.keys(IMAGES).join(', ')}`);
   await mkdir(out, { recursive: true });
   const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
-  const context = { root, version, cacheFolder, progress: report, ...(await testServers(report)) };
+  const staged = as === undefined ? undefined : await stageAs(version, as);
+  const servers = await testServers(report);
+  const context = { root: staged ?? root, version: as ?? version, cacheFolder, progress: report, ...servers };
   const made = [];
   for (const name of names.length > 0 ? names : Object.keys(IMAGES)) {
-    report(`image ${name}`);
+    report(`image ${name}${as === undefined ? '' : ` as ${as}`}`);
     made.push(await makeImage(await IMAGES[name](context), join(out, `${name}.tar`)));
   }
+  if (staged) await rm(staged, { recursive: true });
   const { pruneLayers } = await import('./images/layers.ts');
   await pruneLayers(join(cacheFolder, 'layers'), new Date(Date.now() - LAYER_LIFE_MS));
   return made;
+}
+
+/** A folder with what images are made of, whose bundles say that they are of another version. */
+async function stageAs(version, as) {
+  const staged = await mkdtemp(join(tmpdir(), 'margay-images-'));
+  for (const path of ['LICENSE', 'tools/images/sandbox-packages.txt']) await cp(join(root, path), join(staged, path));
+  await mkdir(join(staged, 'dist'));
+  const constant = new RegExp(`(\\bVERSION\\d* = )"${RegExp.escape(version)}"`, 'g');
+  for (const name of ['margay.cjs', 'kubernetes-client.cjs', 'sandboxd.cjs', 'cli.cjs']) {
+    const text = await readFile(join(root, 'dist', name), 'utf8');
+    await writeFile(join(staged, 'dist', name), text.replace(constant, `$1"${as}"`), { mode: 0o755 });
+  }
+  return staged;
 }
 
 async function makeImage(image, archive) {

@@ -85,7 +85,9 @@ function existingCluster() {
 async function ownCluster(folder) {
   await removeOrphans();
   const name = `test-${process.pid}`;
-  const env = { ...process.env, MARGAY_CLUSTER_NAME: name, MARGAY_CLUSTER_PORT: String(await freePort()) };
+  const port = String(await freePort());
+  const own = { MARGAY_CLUSTER_NAME: name, MARGAY_CLUSTER_PORT: port, MARGAY_CLUSTER_METRICS: '1' };
+  const env = { ...process.env, ...own };
   const script = async (file, ...args) => {
     const { code, output, stdout } = await run([join(scripts, file), ...args], { env, isShown: true });
     if (code !== 0) throw new Error(`${file} failed: ${output.trim()}`);
@@ -96,11 +98,14 @@ async function ownCluster(folder) {
       await script('build.sh');
       await (await import('./build.mjs')).build(progress);
       const { makeImages } = await import('./images.mjs');
+      const next = nextVersion(await ownVersion());
       const images = await makeImages([], { out: folder });
+      images.push(...(await makeImages(['margay'], { out: join(folder, 'next'), as: next })));
       const kubeconfig = await script('up.sh');
       await script('import.sh', ...images.map(({ archive }) => archive));
       return {
         ...env,
+        MARGAY_TEST_NEXT_VERSION: next,
         KUBECONFIG: kubeconfig,
         MARGAY_TEST_CLUSTER_BINARY: await builtBinary(),
         MARGAY_TEST_AUDIT_LOG: `/var/lib/margay-${name}/log/audit.log`,
@@ -123,7 +128,7 @@ async function removeOrphans() {
 }
 
 async function runSpecs(env, folder) {
-  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+  const version = await ownVersion();
   const outputFile = join(folder, 'results.json');
   const args = [
     ...['node_modules/jest/bin/jest.js', '--config', 'jest.config.js', '--runInBand', '--forceExit'],
@@ -148,6 +153,16 @@ async function summary(outputFile, code) {
   const failed = report.numFailedTests + report.numRuntimeErrorTestSuites;
   const skipped = report.numPendingTests > 0 ? `, ${report.numPendingTests} skipped` : '';
   return `${report.numPassedTests} passed, ${failed === 0 && code !== 0 ? 1 : failed} failed${skipped}`;
+}
+
+async function ownVersion() {
+  return JSON.parse(await readFile(join(root, 'package.json'), 'utf8')).version;
+}
+
+/** The minor version after it, which an upgrade goes to. */
+function nextVersion(version) {
+  const [major, minor] = version.split('.').map(Number);
+  return `${major}.${minor + 1}.0`;
 }
 
 async function builtBinary() {

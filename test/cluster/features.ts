@@ -2,14 +2,19 @@ import { ClusterHarness } from './harness';
 import { fetching, httpPod } from './pods';
 
 /** What a cluster may lack; ours has it all. */
-export const FEATURES = ['dns', 'volumes', 'networkpolicy'] as const;
+export const FEATURES = ['dns', 'volumes', 'networkpolicy', 'metrics'] as const;
 export type Feature = (typeof FEATURES)[number];
 
 const MISSING = 'MARGAY_TEST_MISSING';
 
+const isMissing = (feature: Feature): boolean => (process.env[MISSING] ?? '').split(',').includes(feature);
+
 /** `describe` where the cluster of this run has the feature, else its tests are skipped. */
 export const describeWith = (feature: Feature): typeof describe =>
-  (process.env[MISSING] ?? '').split(',').includes(feature) ? (describe.skip as typeof describe) : describe;
+  isMissing(feature) ? (describe.skip as typeof describe) : describe;
+
+/** `it`, likewise. */
+export const testWith = (feature: Feature): typeof it => (isMissing(feature) ? (it.skip as typeof it) : it);
 
 /** Jest calls it before any test: tries what a cluster of somebody else has, and names what is missing. */
 export async function probeFeatures(): Promise<void> {
@@ -39,6 +44,12 @@ const PROBES: Record<Feature, () => Promise<string | undefined>> = {
     const isDefault = ({ metadata }: ClassList['items'][number]): boolean =>
       metadata.annotations?.['storageclass.kubernetes.io/is-default-class'] === 'true';
     return items.some(isDefault) ? undefined : 'there is no default StorageClass';
+  },
+  metrics: async () => {
+    const path = '-o=jsonpath={.status.conditions[?(@.type=="Available")].status}';
+    const service = ['get', 'apiservice', 'v1beta1.metrics.k8s.io', '--ignore-not-found', path];
+    const available = await new ClusterHarness().kubectl(service);
+    return available === 'True' ? undefined : 'there is no metrics server';
   },
   networkpolicy: async () => {
     const cluster = new ClusterHarness();

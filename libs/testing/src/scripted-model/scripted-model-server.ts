@@ -36,6 +36,8 @@ export interface ScriptedModelOptions {
   models?: readonly string[];
   /** If given, requests need it as bearer token. */
   apiKey?: string;
+  /** Default: loopback and a free port. */
+  listen?: { host: string; port: number };
 }
 
 /**
@@ -64,7 +66,7 @@ export class ScriptedModelServer {
   static async start(options: ScriptedModelOptions = {}): Promise<ScriptedModelServer> {
     const server = createServer({ keepAliveTimeout: 60_000, requestTimeout: 0 });
     const model = new ScriptedModelServer(server, options);
-    server.listen(0, '127.0.0.1');
+    server.listen(options.listen ?? { host: '127.0.0.1', port: 0 });
     await once(server, 'listening');
     return model;
   }
