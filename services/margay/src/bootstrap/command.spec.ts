@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createLogger, KeyRing } from '@margay/platform';
+import { createLogger, KeyRing, TlsIdentity } from '@margay/platform';
 import { bootstrap, parseBootstrap } from './command';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
@@ -28,7 +28,33 @@ describe('the command bootstrap', () => {
     await expect(KeyRing.load(join(folder, 'margay-keys'), 'session')).resolves.toBeInstanceOf(KeyRing);
   });
 
+  it('makes certificates that services accept each other by, and renews them in time', async () => {
+    const argv = [
+      '--out',
+      folder,
+      '--tls',
+      'margay-tls',
+      '--peer',
+      'session=session',
+      '--peer',
+      'control=gateway,channel',
+    ];
+    await run(...argv);
+    expect((await readdir(folder)).sort()).toEqual(['margay-tls-ca', 'margay-tls-control', 'margay-tls-session']);
+    const file = join(folder, 'margay-tls-session/tls.crt');
+    const made = await readFile(file, 'utf8');
+    await expect(TlsIdentity.open(join(folder, 'margay-tls-control'), logger)).resolves.toBeInstanceOf(TlsIdentity);
+    await run(...argv);
+    expect(await readFile(file, 'utf8')).toBe(made);
+    await bootstrap(parseBootstrap(argv, 'local'), logger, Date.now() + 310 * 86_400_000);
+    expect(await readFile(file, 'utf8')).not.toBe(made);
+    await expect(TlsIdentity.open(join(folder, 'margay-tls-session'), logger)).resolves.toBeInstanceOf(TlsIdentity);
+  });
+
   it.each([
+    [['--namespace', 'n', '--tls', 't'], /go together/],
+    [['--namespace', 'n', '--keys', 'k', '--peer', 'a=b'], /go together/],
+    [['--namespace', 'n', '--tls', 't', '--peer', 'a'], /'a' is not of the form/],
     [[], /either a namespace or a folder/],
     [['--keys', 'k'], /either a namespace or a folder/],
     [['--namespace', 'n', '--out', 'o', '--keys', 'k'], /either a namespace or a folder/],

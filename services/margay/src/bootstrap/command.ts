@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { InvalidArgumentError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
+import { dueLeaf, missingAuthority } from './certificates';
 import { completeSecrets } from './complete-secrets';
 import { FolderSecrets } from './folder-secrets';
 import { KubernetesSecrets } from './kubernetes-secrets';
@@ -9,17 +10,27 @@ import { missingFirstKey, missingKek, missingPassword, missingServiceKeys, type 
 
 const USAGE = `Usage: margay.cjs bootstrap (--namespace NAMESPACE [--instance NAME] | --out FOLDER)
          [--keys SECRET] [--kek SECRET] [--first-key SECRET] [--nats SECRET]
-Makes what is missing in the named secrets and changes nothing that is there.`;
+         [--tls PREFIX --peer NAME=SERVICE,SERVICE …]
+Makes what is missing in the named secrets and changes nothing that is there. With --tls: the authority PREFIX-ca, and
+a certificate PREFIX-NAME for each process of these services, made anew when it is good for less than 60 days.`;
 
 export interface BootstrapCommand {
   target: { namespace: string; instance: string } | { folder: string };
   /** By name of the secret. */
   secrets: Map<string, Completion>;
+  tls?: TlsSecrets;
+}
+
+export interface TlsSecrets {
+  /** Of the names of all secrets. */
+  prefix: string;
+  /** Services by name of the process that hosts them. */
+  peers: Map<string, string[]>;
 }
 
 /** @throws InvalidArgumentError `usage` */
 export function parseBootstrap(argv: readonly string[], cell: string): BootstrapCommand {
-  const { namespace, instance = 'margay', out, ...named } = optionsOf(argv);
+  const { namespace, instance = 'margay', out, tls: prefix, peer = [], ...named } = optionsOf(argv);
   if ((namespace === undefined) === (out === undefined)) throw usage('name either a namespace or a folder');
   const makers = {
     keys: missingServiceKeys,
@@ -32,8 +43,22 @@ export function parseBootstrap(argv: readonly string[], cell: string): Bootstrap
     const secret = named[option as keyof typeof makers];
     if (secret !== undefined) secrets.set(secret, completion);
   }
-  if (secrets.size === 0) throw usage('name at least one secret');
-  return { target: out === undefined ? { namespace: namespace as string, instance } : { folder: out }, secrets };
+  const tls = tlsOf(prefix, peer);
+  if (secrets.size === 0 && !tls) throw usage('name at least one secret');
+  const target = out === undefined ? { namespace: namespace as string, instance } : { folder: out };
+  return { target, secrets, ...(tls && { tls }) };
+}
+
+function tlsOf(prefix: string | undefined, named: readonly string[]): TlsSecrets | undefined {
+  if ((prefix === undefined) !== (named.length === 0)) throw usage('--tls and --peer go together');
+  if (prefix === undefined) return undefined;
+  const peers = new Map<string, string[]>();
+  for (const peer of named) {
+    const [, name, services] = /^([a-z-]+)=([a-z,-]+)$/.exec(peer) ?? [];
+    if (name === undefined || services === undefined) throw usage(`'${peer}' is not of the form NAME=SERVICE,SERVICE`);
+    peers.set(name, services.split(','));
+  }
+  return { prefix, peers };
 }
 
 function optionsOf(argv: readonly string[]) {
@@ -47,6 +72,8 @@ function optionsOf(argv: readonly string[]) {
       kek: text,
       'first-key': text,
       nats: text,
+      tls: text,
+      peer: { type: 'string', multiple: true } as const,
     };
     return parseArgs({ args: [...argv], options }).values;
   } catch (error) {
@@ -54,8 +81,21 @@ function optionsOf(argv: readonly string[]) {
   }
 }
 
-export async function bootstrap({ target, secrets }: BootstrapCommand, logger: Logger): Promise<void> {
-  await completeSecrets(await storeOf(target), secrets, logger);
+export async function bootstrap(
+  { target, secrets, tls }: BootstrapCommand,
+  logger: Logger,
+  now = Date.now(),
+): Promise<void> {
+  const store = await storeOf(target);
+  await completeSecrets(store, secrets, logger);
+  if (!tls) return;
+  const name = `${tls.prefix}-ca`;
+  await completeSecrets(store, new Map([[name, missingAuthority(now)]]), logger);
+  const authority = (await store.find(name))?.data ?? {};
+  const leaves = [...tls.peers].map(
+    ([peer, services]) => [`${tls.prefix}-${peer}`, dueLeaf(authority, services, now)] as const,
+  );
+  await completeSecrets(store, new Map(leaves), logger);
 }
 
 async function storeOf(target: BootstrapCommand['target']): Promise<SecretStore> {

@@ -6,7 +6,7 @@ import type { Completion } from './secrets';
 const ATTEMPTS = 5;
 
 /**
- * Makes what is missing in the named secrets; what is there is never changed. Safe to repeat, and beside itself.
+ * Writes what is due in the named secrets. Safe to repeat, and beside itself.
  * @throws AbortedError `secret_contended`
  */
 export async function completeSecrets(
@@ -16,7 +16,7 @@ export async function completeSecrets(
 ): Promise<void> {
   for (const [name, completion] of wanted) {
     const keys = await complete(store, name, completion);
-    logger.info({ secret: name, keys }, keys.length > 0 ? 'missing keys of a secret made' : 'secret is complete');
+    logger.info({ secret: name, keys }, keys.length > 0 ? 'keys of a secret made' : 'secret is complete');
   }
 }
 

@@ -6,7 +6,7 @@ import { SERVICE_NAMES } from '../service-names';
 /** Text by key, as in a Secret of Kubernetes. */
 export type SecretData = Readonly<Record<string, string>>;
 
-/** What is to be written into a secret besides what it has; the same again once it is there: nothing. */
+/** What is to be written into a secret, given what it has; once that is there: nothing. */
 export type Completion = (existing: SecretData) => SecretData;
 
 const TRUST = 'trust.json';
