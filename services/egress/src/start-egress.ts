@@ -1,20 +1,20 @@
-import { KeyRing, parseConfig, type Logger, type RunningService, type ServiceShared } from '@margay/platform';
+import { parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
 import { systemResolve, type Resolve } from './address/resolver';
 import { EgressAudit } from './audit/egress-audit';
 import { EgressConfig } from './config';
 import { doorsOf } from './identity/open-doors';
-import { Limits } from './limits/limits';
-import { EgressMetrics } from './metrics';
-import { PolicyFile } from './policy/policy-file';
 import { CachedCredentials } from './inject/cached-credentials';
 import type { Credentials } from './inject/credential';
 import { Injector } from './inject/injector';
-import { SessionCredentials } from './inject/session-credentials';
 import { Authority } from './intercept/authority';
 import { hostTrust } from './intercept/host-connection';
 import { Interceptor } from './intercept/interceptor';
+import { Limits } from './limits/limits';
+import { EgressMetrics } from './metrics';
+import { PolicyFile } from './policy/policy-file';
 import { EgressProxy } from './proxy/egress-proxy';
 import { Gate } from './proxy/gate';
+import { sessionSide } from './session-side';
 
 const SERVICE = 'egress';
 const SUMMARY_MS = 60_000;
@@ -33,8 +33,10 @@ export async function startEgress(
 ): Promise<RunningService> {
   const config = parseConfig(EgressConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
-  const policies = await PolicyFile.open(config.MARGAY_EGRESS_POLICY_FILE, logger);
+  const file = await PolicyFile.open(config.MARGAY_EGRESS_POLICY_FILE, logger);
   const doors = await doorsOf(config, logger, shared);
+  const session = await sessionSide(config, { file, logger, shared });
+  const policies = session?.policies ?? file;
   const metrics = new EgressMetrics(shared.management.registry);
   const audit = new EgressAudit((line) => logger.info({ egress: line }, 'egress'));
   const gate = new Gate({
@@ -46,16 +48,16 @@ export async function startEgress(
     onEnd: (record) => {
       metrics.ended(record);
       audit.record(record);
+      session?.record(record);
     },
     onBytes: (direction, bytes) => metrics.passed(direction, bytes),
   });
   metrics.show(() => gate.openCount);
-  const keeper = credentials ? undefined : await keeperOf(config, logger, shared);
-  const source = credentials ?? keeper;
-  const injector = new Injector(source && new CachedCredentials(source));
-  const proxy = new EgressProxy({ gate, interceptor: await interceptorOf(config, { gate, injector }), now: Date.now });
+  const injector = new Injector(credentials ? new CachedCredentials(credentials) : session?.credentials);
+  const interceptor = await interceptorOf(config, { gate, injector });
+  const proxy = new EgressProxy({ gate, interceptor, now: Date.now });
   await doors.open(proxy);
-  policies.watch(config.MARGAY_EGRESS_POLICY_LOOK_SECONDS * 1_000);
+  file.watch(config.MARGAY_EGRESS_POLICY_LOOK_SECONDS * 1_000);
   const summaries = setInterval(() => audit.flush(), SUMMARY_MS);
   summaries.unref();
   const removeCheck = shared.management.registerCheck('egress.policy', 'ready', () =>
@@ -64,10 +66,10 @@ export async function startEgress(
   return {
     close: async () => {
       removeCheck();
-      policies.close();
+      file.close();
       await doors.close();
-      keeper?.close();
       await proxy.close(config.MARGAY_EGRESS_DRAIN_SECONDS * 1_000);
+      await session?.close();
       clearInterval(summaries);
       audit.flush();
     },
@@ -81,14 +83,4 @@ async function interceptorOf(
   const { MARGAY_EGRESS_CA_DIR: folder, MARGAY_EGRESS_TRUST: trust } = config;
   if (folder === undefined) return undefined;
   return new Interceptor({ ...parts, authority: await Authority.open(folder, Date.now), trust: hostTrust(trust) });
-}
-
-async function keeperOf(
-  config: EgressConfig,
-  logger: Logger,
-  shared: ServiceShared,
-): Promise<SessionCredentials | undefined> {
-  const { MARGAY_SESSION_URL: address, MARGAY_KEYS_DIR: folder } = config;
-  if (address === undefined || folder === undefined) return undefined;
-  return new SessionCredentials(address, await KeyRing.load(folder, SERVICE, shared), logger);
 }

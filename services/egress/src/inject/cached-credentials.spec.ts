@@ -32,6 +32,15 @@ describe('cached credentials', () => {
     expect(await cached.find(query)).toBeUndefined();
   });
 
+  it('are dead at once when their tenant is announced', async () => {
+    await cached.find(query);
+    source.all.clear();
+    cached.forget('t2');
+    expect(await cached.find(query)).toMatchObject({ value: 'one' });
+    cached.forget('t1');
+    expect(await cached.find(query)).toBeUndefined();
+  });
+
   it('serve for a minute while session does not answer, and no longer', async () => {
     await cached.find(query);
     jest.spyOn(source, 'find').mockRejectedValue(new UnavailableError('egress_unavailable', 'Gone.'));

@@ -39,6 +39,11 @@ export class CachedCredentials extends Credentials {
     return asking;
   }
 
+  /** A secret of this tenant has changed. */
+  forget(tenantId: string): void {
+    for (const key of this.known.keys()) if ((JSON.parse(key) as string[])[0] === tenantId) this.known.delete(key);
+  }
+
   private async ask(key: string, query: CredentialQuery, known: Known | undefined): Promise<Credential | undefined> {
     const at = this.now();
     try {

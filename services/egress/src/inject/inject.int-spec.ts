@@ -1,5 +1,6 @@
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
 import { InterceptFixture } from '../intercept/intercept-fixture';
 
@@ -172,6 +173,7 @@ describe('a git account', () => {
     fixture.setPolicy(settings({ as: 'basic', push: true }));
     let status = 403;
     for (let tries = 0; status === 403 && tries < 40; tries += 1) {
+      await delay(50);
       ({ status } = await fixture.ask(at(), push));
     }
     expect(status).toBe(200);

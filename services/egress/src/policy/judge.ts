@@ -62,7 +62,7 @@ function isUsual({ port, request, isEncrypted }: Target): boolean {
   return !request || isEncrypted === true || port === HTTP_PORT;
 }
 
-function narrower(one: EgressMode, other: EgressMode): EgressMode {
+export function narrower(one: EgressMode, other: EgressMode): EgressMode {
   return EGRESS_MODES.indexOf(one) < EGRESS_MODES.indexOf(other) ? one : other;
 }
 

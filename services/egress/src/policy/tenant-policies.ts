@@ -1,0 +1,106 @@
+import { EgressPolicy, type EgressCaller, type EgressLimits } from '@margay/contracts';
+import { UnavailableError } from '@margay/errors';
+import type { Logger } from '@margay/platform';
+import { NOTHING, type EgressSettings } from './egress-policy';
+import { judge, narrower, type Target, type Verdict } from './judge';
+import type { EgressPolicies, PolicyFile } from './policy-file';
+import type { PolicySource } from './policy-source';
+
+/**
+ * Policies that tenants have stored, within what the operator's file says: its modes and limits are the most they can
+ * have. Who has stored none has what the file says.
+ */
+export class TenantPolicies implements EgressPolicies {
+  private stored?: ReadonlyMap<string, EgressPolicy>;
+  private mark = '';
+  private failure: string | undefined;
+  private readonly listeners: (() => void)[] = [];
+  private looking: Promise<void> | undefined;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly file: PolicyFile,
+    private readonly source: PolicySource,
+    private readonly logger: Logger,
+  ) {
+    file.onChange(() => this.tell());
+  }
+
+  get settings(): EgressSettings {
+    return this.file.settings;
+  }
+
+  /** What is wrong with either. */
+  get fault(): string | undefined {
+    return this.file.fault ?? this.failure;
+  }
+
+  /** @throws UnavailableError `egress_unavailable` until it is known what tenants have stored */
+  policyOf(tenantId: string): EgressPolicy {
+    if (!this.stored)
+      throw new UnavailableError('egress_unavailable', 'The policies of tenants are not known yet; try again.');
+    const base = this.file.policyOf(tenantId);
+    const own = this.stored.get(tenantId);
+    if (!own) return base;
+    const pinned = Object.hasOwn(this.settings.tenants, tenantId) ? this.settings.tenants[tenantId] : undefined;
+    const mode = pinned ? narrower(own.mode, pinned.mode) : own.mode;
+    return { ...own, mode, limits: smaller(own.limits, base.limits) };
+  }
+
+  judge(target: Target, caller: EgressCaller): Verdict {
+    return judge(this.policyOf(caller.tenantId), this.settings.maxMode, target, caller);
+  }
+
+  onChange(listener: () => void): void {
+    this.listeners.push(listener);
+  }
+
+  watch(everyMs: number): void {
+    const look = (): void => void this.refresh();
+    look();
+    this.timer = setInterval(look, everyMs);
+    this.timer.unref();
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+  }
+
+  /** Never fails: what was known before holds. */
+  refresh(): Promise<void> {
+    this.looking ??= this.look().finally(() => (this.looking = undefined));
+    return this.looking;
+  }
+
+  private async look(): Promise<void> {
+    try {
+      const { mark, policies } = await this.source.list(this.stored ? this.mark : '');
+      if (this.failure !== undefined) this.logger.info('the policies of tenants can be asked for again');
+      this.failure = undefined;
+      this.mark = mark;
+      if (!policies) return;
+      this.stored = new Map([...policies].map(([tenantId, json]) => [tenantId, this.read(tenantId, json)]));
+      this.tell();
+    } catch (error) {
+      const failure = 'session does not say what tenants have stored; what was known before holds';
+      if (this.failure === undefined) this.logger.warn({ err: error }, failure);
+      this.failure = failure;
+    }
+  }
+
+  private read(tenantId: string, json: string): EgressPolicy {
+    const parsed = EgressPolicy.safeParse(JSON.parse(json));
+    if (parsed.success) return parsed.data;
+    this.logger.error({ tenantId }, 'a stored egress policy is not understood; nothing is allowed to its tenant');
+    return NOTHING;
+  }
+
+  private tell(): void {
+    if (this.stored) for (const listener of this.listeners) listener();
+  }
+}
+
+function smaller(one: EgressLimits, other: EgressLimits): EgressLimits {
+  const keys = Object.keys(one) as (keyof EgressLimits)[];
+  return { ...one, ...Object.fromEntries(keys.map((key) => [key, Math.min(one[key], other[key])])) };
+}
