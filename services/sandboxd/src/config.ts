@@ -19,6 +19,12 @@ const Environment = z.object({
   MARGAY_SANDBOX_STATE_DIR: z.string(),
   MARGAY_SANDBOX_ROOT: z.string(),
   MARGAY_SANDBOX_ALLOWED_ROOTS: jsonList,
+  /** Which folders these paths must be, as `device:number`: others may have been put in their place. */
+  MARGAY_SANDBOX_PLACES: z
+    .string()
+    .default('{}')
+    .transform((text): unknown => JSON.parse(text))
+    .pipe(z.record(z.string(), z.string())),
   /** Where output beyond the memory bound goes; readable by the file tools. */
   MARGAY_SANDBOX_SPILL_DIR: z.string(),
   /** Where files that people attached go; readable by the file tools. */

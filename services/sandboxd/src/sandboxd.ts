@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
@@ -34,6 +34,7 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
     sandboxId: config.MARGAY_SANDBOX_ID,
     trust: trustOf(config),
   });
+  requirePlaces(config.MARGAY_SANDBOX_PLACES);
   const options = sandboxOptions(config);
   const { MARGAY_SANDBOX_PROXY_SOCKET: proxySocket, MARGAY_SANDBOX_PROXY_URL: proxyUrl } = config;
   const outsideFolder = path.join(config.MARGAY_SANDBOX_STATE_DIR, 'outside');
@@ -89,6 +90,15 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
 
 function doorOf({ MARGAY_SANDBOX_LISTEN: listen }: SandboxdConfig): { listen: string; socket?: string } {
   return listen.startsWith('unix:') ? { listen, socket: listen.slice('unix:'.length) } : { listen };
+}
+
+/** Before anything is served. */
+function requirePlaces(places: Readonly<Record<string, string>>): void {
+  for (const [folder, id] of Object.entries(places)) {
+    const { dev, ino } = statSync(folder);
+    if (`${dev}:${ino}` !== id)
+      throw new UnavailableError('workspace_exchanged', `${folder} is not the folder that was meant.`);
+  }
 }
 
 function trustOf({ MARGAY_SANDBOX_TRUST: keys, MARGAY_SANDBOX_TRUST_FILE: file }: SandboxdConfig): string {

@@ -4,6 +4,8 @@ import { EgressCallers } from './egress/egress-callers';
 import { ExecutorGrpc } from './executor/executor.grpc';
 import { ExecutorService } from './executor/executor.service';
 import { FilesService } from './files/files.service';
+import type { WorkspaceIndex } from './files/workspace-index';
+import { WorktreesService } from './files/worktrees.service';
 import type { OutsideCalls } from './outside/outside-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 import { UtilitySandboxes } from './utility/utility-sandboxes';
@@ -15,18 +17,21 @@ export interface AppParts {
   logger: Logger;
   outside?: OutsideCalls | undefined;
   callers?: EgressCallers | undefined;
+  index: WorkspaceIndex;
 }
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
-export function appModuleOf({ registry, keys, logger, outside, callers }: AppParts): Type {
+export function appModuleOf({ registry, keys, logger, outside, callers, index }: AppParts): Type {
+  const utility = new UtilitySandboxes(registry);
   @Module({
     providers: [
       ExecutorGrpc,
       { provide: SandboxRegistry, useValue: registry },
-      { provide: UtilitySandboxes, useFactory: () => new UtilitySandboxes(registry) },
+      { provide: UtilitySandboxes, useValue: utility },
       { provide: KeyRing, useValue: keys },
       ...(callers ? [{ provide: EgressCallers, useValue: callers }] : []),
-      { provide: FilesService, useFactory: () => new FilesService(registry, logger) },
+      { provide: FilesService, useFactory: () => new FilesService({ registry, utility, index }) },
+      { provide: WorktreesService, useFactory: () => new WorktreesService({ utility, index, logger }) },
       { provide: ExecutorService, useFactory: () => new ExecutorService(registry, outside) },
     ],
   })

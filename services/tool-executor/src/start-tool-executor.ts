@@ -18,6 +18,9 @@ import { WorkspacesGrpc } from './content/workspaces.grpc';
 import { EgressCallers } from './egress/egress-callers';
 import { EgressTokens } from './egress/egress-tokens';
 import { ExecutorGrpc } from './executor/executor.grpc';
+import { IndexFollower } from './files/index-follower';
+import { openIndex } from './files/open-index';
+import { WorkspaceIndex } from './files/workspace-index';
 import { SandboxMetrics } from './metrics';
 import { openOutside } from './outside/open-outside';
 import type { OpenDriver } from './driver/open-driver';
@@ -49,6 +52,12 @@ export async function startToolExecutor(
   const metrics = new SandboxMetrics(shared.management.registry);
   const outside = await openOutside(config, { logger, management: shared.management });
   const content = await openContent({ config, open, logger });
+  const openedIndex = await openIndex(config, logger);
+  const index = new WorkspaceIndex({
+    store: openedIndex.store,
+    now: () => Date.now(),
+    onFailure: (workspaceId, error) => logger.warn({ err: error, workspaceId }, 'a workspace could not be listed'),
+  });
   const registry = new SandboxRegistry({
     driver,
     ledger,
@@ -57,6 +66,14 @@ export async function startToolExecutor(
     logger,
     observer: metrics,
     preparation: content?.bringer,
+    onClaimed: (sandbox) => follower.follow(sandbox),
+  });
+  const follower = new IndexFollower({
+    index,
+    tokenFor: (sandbox) => registry.ownerToken(sandbox),
+    isLive: (sandbox) => registry.find(sandbox.ref.tenantId, sandbox.ref.sessionId) === sandbox,
+    now: () => Date.now(),
+    logger,
   });
   metrics.show(registry);
   await registry.adopt();
@@ -64,7 +81,7 @@ export async function startToolExecutor(
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
   const application = await startGrpcApplication({
     service: SERVICE,
-    module: appModuleOf({ registry, keys, logger, outside: outside?.calls, callers }),
+    module: appModuleOf({ registry, keys, logger, outside: outside?.calls, callers, index }),
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,
@@ -81,7 +98,9 @@ export async function startToolExecutor(
       stopSweeping();
       stopShowing();
       await application.close();
+      follower.close();
       await Promise.all([registry.close(), outside?.close()]);
+      await openedIndex.close();
       await content?.close();
       await open.close();
     },

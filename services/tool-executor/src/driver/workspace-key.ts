@@ -4,7 +4,7 @@ import type { RunGrant } from '@margay/contracts';
 /** Where a sandbox works: as runs are granted it, or in the own workspace of a session that has no part in it. */
 export type ClaimWorkspace = RunGrant['workspace'] | { kind: 'session'; sessionId: string };
 
-/** `s/<session>`, `p/<project>` for all sessions of it, `path/<path>` in place (cluster §2.1). */
+/** `s/<session>`, `p/<project>` for all sessions of it, `path/<path>` in place, `w/<project>:<folder>` (cluster §2.1). */
 export function workspaceKeyOf({ sessionId, workspace }: { sessionId: string; workspace: ClaimWorkspace }): string {
   switch (workspace.kind) {
     case 'own':
@@ -15,6 +15,8 @@ export function workspaceKeyOf({ sessionId, workspace }: { sessionId: string; wo
       return `p/${workspace.projectId}`;
     case 'path':
       return `path/${workspace.path}`;
+    case 'worktree':
+      return `w/${workspace.of.kind === 'project' ? workspace.of.projectId : workspace.of.path}:${workspace.slug}`;
   }
 }
 

@@ -5,6 +5,7 @@ import { serveCalls, type StartedCall } from '@margay/platform/calls';
 import { Inject, Injectable, Optional } from '@nestjs/common';
 import { EgressCallers } from '../egress/egress-callers';
 import { FilesService } from '../files/files.service';
+import { WorktreesService } from '../files/worktrees.service';
 import { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ExecutorService } from './executor.service';
 
@@ -18,6 +19,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     private readonly registry: SandboxRegistry,
     private readonly keys: KeyRing,
     private readonly files: FilesService,
+    private readonly worktrees: WorktreesService,
     @Optional() @Inject(EgressCallers) private readonly callers?: EgressCallers,
   ) {}
 
@@ -69,6 +71,34 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     return this.files.branches(tenantOfSession(context), request);
   }
 
+  async listWorktrees(
+    request: executorPb.ListWorktreesRequest,
+    context: CallContext,
+  ): Promise<executorPb.ListWorktreesResponse> {
+    return this.files.worktrees(tenantOfSession(context), request);
+  }
+
+  async addWorktree(
+    request: executorPb.AddWorktreeRequest,
+    context: CallContext,
+  ): Promise<executorPb.AddWorktreeResponse> {
+    return this.worktrees.add(tenantOfSession(context), request);
+  }
+
+  async removeWorktree(
+    request: executorPb.RemoveWorktreeRequest,
+    context: CallContext,
+  ): Promise<executorPb.RemoveWorktreeResponse> {
+    return this.worktrees.remove(tenantOfSession(context), request);
+  }
+
+  async describeWorkspaces(
+    request: executorPb.DescribeWorkspacesRequest,
+    context: CallContext,
+  ): Promise<executorPb.DescribeWorkspacesResponse> {
+    return this.files.describe(tenantOfSession(context), request);
+  }
+
   async listFiles(request: executorPb.ListFilesRequest, context: CallContext): Promise<executorPb.ListFilesResponse> {
     return this.files.list(tenantOfSession(context), request);
   }
@@ -89,7 +119,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   }
 
   async release(request: executorPb.ReleaseRequest, context: CallContext): Promise<executorPb.ReleaseResponse> {
-    await this.registry.release(tenantOfSession(context), request.sessionId);
+    await this.registry.release(tenantOfSession(context), request.sessionId, request.upToEpoch);
     return {};
   }
 }

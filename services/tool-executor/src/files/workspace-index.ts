@@ -1,98 +1,118 @@
-import { LRUCache } from 'lru-cache';
-
-/** What is known of the paths of a workspace (cluster §2.4). */
-export interface IndexedFiles {
-  files: readonly string[];
-  isGit: boolean;
-  head: string;
-  truncated: boolean;
-  branches: readonly string[];
-  /** Empty where none is checked out. */
-  currentBranch: string;
-  branchesInUse: readonly string[];
-}
-
-const NOTHING: IndexedFiles = {
-  files: [],
-  isGit: false,
-  head: '',
-  truncated: false,
-  branches: [],
-  currentBranch: '',
-  branchesInUse: [],
-};
-
-interface Entry {
-  found?: IndexedFiles;
-  /** When the look began that found it. */
-  foundAtMs: number;
-  /** When the last look began. */
-  askedAtMs: number;
-  look?: Promise<void> | undefined;
-}
+import type { IndexContent, IndexHead, IndexPlace, IndexStore, WorkspaceIndexDocument } from './index-store';
+import { trustworthy } from './trustworthy';
 
 export interface WorkspaceIndexOptions {
+  store: IndexStore;
+  /** Wall clock in milliseconds: the index is shared between processes. */
   now: () => number;
-  onFailure: (key: string, error: unknown) => void;
+  onFailure: (workspaceId: string, error: unknown) => void;
 }
 
-const WORKSPACES_MAX = 500;
-/** A list so young is served as it is, whatever runs. */
+/** An index so young is served as it is, whatever runs. */
 const FRESH_MS = 2_000;
 /** An older one is said to be stale. */
 const STALE_MS = 60_000;
-/** Where nothing runs a look means a sandbox, so there is one in a minute. */
+/** Where nothing runs a look means a sandbox, so there is one in a minute, whoever asks for how many. */
 const LOOK_EVERY_MS = 60_000;
-/** Whoever asks waits so long for a look at what is known already, and for the first one. */
+/** Whoever asks waits so long for a look into a sandbox that runs, and for the first one of all. */
 const WAIT_MS = 1_500;
 const FIRST_WAIT_MS = 10_000;
+/** Another process may be at the first look. */
+const POLL_MS = 250;
 
 export interface Look {
   /** Looks into the workspace. */
-  look: () => Promise<IndexedFiles>;
+  look: () => Promise<IndexContent>;
   /** A sandbox runs there anyway, so that looking costs little. */
   isLive: boolean;
 }
 
-/** The lists of paths of workspaces: made by short looks, shared by everybody who asks meanwhile. */
+export interface Found {
+  files: readonly string[];
+  /** Undefined: nobody has looked there yet. */
+  content?: IndexHead['content'];
+  stale: boolean;
+}
+
+/** What is known of workspaces: told by sandboxes, looked up where none runs, shared by everybody who asks. */
 export class WorkspaceIndex {
-  private readonly entries = new LRUCache<string, Entry>({ max: WORKSPACES_MAX });
+  private readonly looks = new Map<string, Promise<void>>();
 
   constructor(private readonly options: WorkspaceIndexOptions) {}
 
   /** @throws why there is none, where the first look failed */
-  async get(key: string, { look, isLive }: Look): Promise<IndexedFiles & { stale: boolean; isKnown: boolean }> {
-    const entry = this.entries.get(key) ?? { foundAtMs: -Infinity, askedAtMs: -Infinity };
-    this.entries.set(key, entry);
-    const age = this.options.now() - entry.foundAtMs;
-    const wants = isLive ? age > FRESH_MS : age > STALE_MS && this.mayLook(entry);
-    if (wants) this.start(key, entry, look);
-    const isFirst = !entry.found;
-    if (entry.look && (isFirst || isLive)) await within(isFirst ? FIRST_WAIT_MS : WAIT_MS, entry.look);
-    const { found } = entry;
-    const stale = this.options.now() - entry.foundAtMs > STALE_MS;
-    return found ? { ...found, stale, isKnown: true } : { ...NOTHING, stale: true, isKnown: false };
+  async get(place: IndexPlace, { look, isLive }: Look): Promise<Found> {
+    const { store, now } = this.options;
+    const known = await store.find(place);
+    const ageMs = known ? now() - known.atMs : Infinity;
+    const isWanted = isLive
+      ? ageMs > FRESH_MS
+      : ageMs > STALE_MS && (await store.claimRefresh(place, now(), LOOK_EVERY_MS));
+    if (isWanted) this.start(place, look, !known);
+    if (known && !isLive) return this.told(known);
+    const found = known ? await this.afterLook(place) : await this.first(place);
+    return found ? this.told(found) : { files: [], stale: true };
   }
 
-  private mayLook({ askedAtMs }: Entry): boolean {
-    return this.options.now() - askedAtMs > LOOK_EVERY_MS;
+  /** Nothing is looked into for it. */
+  heads(tenantId: string, workspaceIds: readonly string[]): Promise<Map<string, IndexHead>> {
+    return this.options.store.heads(tenantId, workspaceIds);
   }
 
-  private start(key: string, entry: Entry, look: () => Promise<IndexedFiles>): void {
-    if (entry.look) return;
-    const beganAtMs = this.options.now();
-    entry.askedAtMs = beganAtMs;
-    entry.look = look()
-      .then((found) => {
-        entry.found = found;
-        entry.foundAtMs = beganAtMs;
-      })
+  /** @param beganAtMs when the look began that found it */
+  async save(place: IndexPlace, found: IndexContent, beganAtMs: number): Promise<void> {
+    const { files, ...content } = trustworthy(found);
+    const { tenantId, workspaceId } = place;
+    await this.options.store.save({ tenantId, workspaceId, revision: beganAtMs, atMs: beganAtMs, content, files });
+  }
+
+  /** A sandbox that sees the workspace says that it has not changed. */
+  confirm(place: IndexPlace): Promise<void> {
+    return this.options.store.confirm(place, this.options.now());
+  }
+
+  private told({ files, content, atMs }: WorkspaceIndexDocument): Found {
+    return { files, content, stale: this.options.now() - atMs > STALE_MS };
+  }
+
+  private async afterLook(place: IndexPlace): Promise<WorkspaceIndexDocument | undefined> {
+    const running = this.looks.get(place.workspaceId);
+    // What is known is better than nothing.
+    if (running) await within(WAIT_MS, running).catch(() => undefined);
+    return this.options.store.find(place);
+  }
+
+  private async first(place: IndexPlace): Promise<WorkspaceIndexDocument | undefined> {
+    const { store } = this.options;
+    const running = this.looks.get(place.workspaceId);
+    if (running) {
+      await within(FIRST_WAIT_MS, running);
+      return store.find(place);
+    }
+    for (let left = FIRST_WAIT_MS / POLL_MS; left > 0; left -= 1) {
+      const found = await store.find(place);
+      if (found) return found;
+      await within(POLL_MS, new Promise<void>(() => undefined));
+    }
+    return undefined;
+  }
+
+  private start(place: IndexPlace, look: () => Promise<IndexContent>, isFirst: boolean): void {
+    const { workspaceId } = place;
+    if (this.looks.has(workspaceId)) return;
+    const running = this.run(place, look)
       .catch((error: unknown) => {
-        this.options.onFailure(key, error);
-        if (!entry.found) throw error;
+        this.options.onFailure(workspaceId, error);
+        if (isFirst) throw error;
       })
-      .finally(() => (entry.look = undefined));
-    entry.look.catch(() => undefined); // told to whoever waits, and to the log
+      .finally(() => this.looks.delete(workspaceId));
+    running.catch(() => undefined); // told to whoever waits, and to the log
+    this.looks.set(workspaceId, running);
+  }
+
+  private async run(place: IndexPlace, look: () => Promise<IndexContent>): Promise<void> {
+    const beganAtMs = this.options.now();
+    await this.save(place, await look(), beganAtMs);
   }
 }
 

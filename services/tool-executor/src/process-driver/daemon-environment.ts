@@ -25,10 +25,13 @@ export function hostPaths(folder: SandboxFolder, workspace: string): SandboxPath
   };
 }
 
+/** Three folders above the workspace there is nothing but the root: that is where a worktree looks for its repository. */
+const REPOSITORY = '/.git';
+
 /** What bubblewrap shows of the host. */
 export function mountsOf(
   folder: SandboxFolder,
-  workspace: string,
+  { folder: workspace, repository }: Pick<SandboxRecord, 'folder' | 'repository'>,
   cacheFolder: string,
   { hasEgress, hasAuthority }: Pick<DaemonLimits, 'hasEgress' | 'hasAuthority'>,
 ): Mount[] {
@@ -39,6 +42,7 @@ export function mountsOf(
   });
   return [
     { source: workspace, target: INSIDE.root, isReadOnly: false },
+    ...(repository ? [{ source: repository.folder, target: REPOSITORY, isReadOnly: false }] : []),
     own('run', INSIDE.run),
     own('state', INSIDE.state),
     own('results', INSIDE.results),
@@ -91,6 +95,7 @@ export function daemonEnvironment(
     MARGAY_SANDBOX_IDLE_EXIT_MS: String(limits.idleExitMs),
     MARGAY_SANDBOX_MEMORY_BYTES: String(limits.memoryBytes),
     MARGAY_SANDBOX_PROCESSES: String(limits.processes),
+    ...placesOf(record, paths, limits.isolation),
     MARGAY_SESSION_ID: record.sessionId,
     PATH: '/usr/local/bin:/usr/bin:/bin:/margay/bin',
     HOME: paths.home,
@@ -101,4 +106,15 @@ export function daemonEnvironment(
     ...(limits.hasAuthority ? { MARGAY_SANDBOX_CA_FILE: paths.authority } : {}),
     ...(paths.cache === '' ? {} : { NODE_COMPILE_CACHE: paths.cache }),
   };
+}
+
+/** What agents of the project can exchange while the sandbox starts, the daemon has a look at. */
+function placesOf(
+  { folderId = '', repository }: SandboxRecord,
+  { root }: SandboxPaths,
+  isolation: Isolation,
+): Record<string, string> {
+  if (!repository) return {};
+  const shown = isolation === 'bwrap' ? REPOSITORY : repository.folder;
+  return { MARGAY_SANDBOX_PLACES: JSON.stringify({ [root]: folderId, [shown]: repository.id }) };
 }

@@ -153,7 +153,8 @@ export class ProcessDriver extends SandboxDriver {
       tenantId,
       sessionId,
       folder: workspace.folder,
-      folderId: await folderId(workspace.folder),
+      folderId: workspace.identities?.folder ?? (await folderId(workspace.folder)),
+      ...repositoryOf(workspace),
       ...projectOf(request.workspace),
       ...user,
       generation: minimum.generation,
@@ -205,9 +206,9 @@ export class ProcessDriver extends SandboxDriver {
     return detected.launcher.launch({
       isolation: this.isolation,
       user: record,
-      mounts: mountsOf(folder, record.folder, cacheFolderOf(this.options), outsideWorld),
+      mounts: mountsOf(folder, record, cacheFolderOf(this.options), outsideWorld),
       // The workspace first: it may lie in the folder of another base.
-      bases: [record.folder, folder.path, cacheFolderOf(this.options)],
+      bases: [basisOf(record), folder.path, cacheFolderOf(this.options)],
       ...(isInPlace ? { hostPath: record.folder } : {}),
       environment: daemonEnvironment(record, paths, {
         isolation: this.isolation,
@@ -320,6 +321,15 @@ export class ProcessDriver extends SandboxDriver {
   private folderOf(sandboxId: string): SandboxFolder {
     return new SandboxFolder(path.join(this.options.home, 'sandboxes'), sandboxId);
   }
+}
+
+function repositoryOf({ repository, identities }: Workspace): Pick<SandboxRecord, 'repository'> {
+  return repository === undefined ? {} : { repository: { folder: repository, id: identities?.repository ?? '' } };
+}
+
+/** A worktree is reached through its project's folder, which agents cannot put another one in the place of. */
+function basisOf({ folder, repository }: SandboxRecord): string {
+  return repository ? path.dirname(repository.folder) : folder;
 }
 
 /** Also of a worktree of it. */

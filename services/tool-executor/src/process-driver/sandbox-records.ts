@@ -19,6 +19,8 @@ const SandboxRecord = z.object({
   folder: z.string(),
   /** Device and number of that folder: another one may come to bear its name. */
   folderId: z.string().optional(),
+  /** Of a worktree: the repository it belongs to, and which folder that is. */
+  repository: z.object({ folder: z.string(), id: z.string() }).optional(),
   uid: z.number(),
   gid: z.number(),
   generation: z.number(),

@@ -6,6 +6,7 @@ import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
 import type { ClaimWorkspace } from '../driver/workspace-key';
 import type { User } from './sandbox-folder';
 import type { SandboxRecord } from './sandbox-records';
+import { placeOfWorktree, type WorktreePlace } from './worktree-place';
 
 const run = promisify(execFile);
 
@@ -20,6 +21,9 @@ export interface Workspace {
   folder: string;
   /** Whose files they are; undefined = the sandbox may choose a user. */
   owner?: User;
+  /** Of a worktree: the repository that it needs, and which folders both are. */
+  repository?: string;
+  identities?: WorktreePlace['identities'];
 }
 
 /** Folders of managed projects are reached as such only. */
@@ -59,6 +63,7 @@ export class Workspaces {
   }
 
   async locate({ sessionId, tenantId, workspace }: Claim, records: readonly SandboxRecord[] = []): Promise<Workspace> {
+    if (workspace.kind === 'worktree') return this.worktree({ sessionId, tenantId, workspace }, records);
     if (workspace.kind === 'own') return this.makeOwn(sessionId);
     if (workspace.kind === 'session') return this.ownOf(workspace.sessionId);
     if (workspace.kind === 'project') return this.makeShared(workspace.projectId);
@@ -74,10 +79,7 @@ export class Workspaces {
     const isGiven = records.some((record) => record.folder === folder && record.uid === facts.uid);
     if (this.isCopy(folder) && !isGiven) return { folder };
     if (facts.uid !== 0) return { folder, owner: { uid: facts.uid, gid: facts.gid } };
-    throw new FailedPreconditionError(
-      'workspace_owned_by_root',
-      `The folder ${folder} belongs to root, and a model's shell never runs as root. Start with --workspace-copy to work on a copy, or give the folder to an ordinary user.`,
-    );
+    throw ownedByRoot(folder);
   }
 
   /** Gives a folder of ours to the sandbox's user, with all its files if it was somebody else's. */
@@ -86,6 +88,16 @@ export class Workspaces {
     const facts = await stat(folder);
     if (facts.uid === user.uid && facts.gid === user.gid) return;
     await run('chown', ['-Rh', `${user.uid}:${user.gid}`, '--', folder]);
+  }
+
+  private async worktree(
+    { workspace, ...claim }: Claim & { workspace: { kind: 'worktree' } },
+    records: readonly SandboxRecord[],
+  ): Promise<Workspace> {
+    const project = await this.locate({ ...claim, workspace: workspace.of }, records);
+    const { folder, repository, owner, identities } = await placeOfWorktree(project.folder, workspace.slug);
+    if (this.options.isRoot && owner.uid === 0) throw ownedByRoot(folder);
+    return { folder, repository, identities, ...(this.options.isRoot ? { owner } : {}) };
   }
 
   private async makeOwn(sessionId: string): Promise<Workspace> {
@@ -160,6 +172,13 @@ function refuseForeign(
   throw new FailedPreconditionError(
     'workspace_refused',
     `${folder} cannot be a workspace: it belongs to another session. Choose a project folder.`,
+  );
+}
+
+function ownedByRoot(folder: string): Error {
+  return new FailedPreconditionError(
+    'workspace_owned_by_root',
+    `The folder ${folder} belongs to root, and a model's shell never runs as root. Start with --workspace-copy to work on a copy, or give the folder to an ordinary user.`,
   );
 }
 

@@ -5,7 +5,7 @@ import { SANDBOX_CLASS } from '../metrics';
 import type { Epoch } from '../driver/epoch';
 import type { ClaimPath, Isolation, Refusal, ReleaseOptions, SandboxDriver } from '../driver/sandbox-driver';
 import type { SandboxLedger } from '../driver/sandbox-ledger';
-import { UTILITY_IDLE_MS, utilityWorkspaceOf, type ClaimWorkspace } from '../driver/workspace-key';
+import { UTILITY_IDLE_MS, utilityWorkspaceOf, workspaceKeyOf, type ClaimWorkspace } from '../driver/workspace-key';
 import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
 import type { SandboxGrants } from './sandbox-grants';
 import type { SandboxPreparation } from './sandbox-preparation';
@@ -41,6 +41,8 @@ export interface SandboxRegistryOptions {
   logger: Logger;
   observer?: SandboxObserver;
   preparation?: SandboxPreparation | undefined;
+  /** Told of each sandbox that comes into use here. */
+  onClaimed?: (sandbox: LiveSandbox) => void;
   /** Milliseconds of a clock that never jumps. */
   now?: () => number;
 }
@@ -110,17 +112,16 @@ export class SandboxRegistry {
     return claim;
   }
 
-  /** What the session's last run was granted, for a look into its sandbox; undefined where there never was one. */
-  async lastGrant(
-    tenantId: string,
-    sessionId: string,
-    workspace: RunGrant['workspace'],
-  ): Promise<RunGrant | undefined> {
-    const highest = await this.options.ledger.highestEpoch(tenantId, sessionId);
-    if (!highest) return undefined;
-    const { epoch, generation: storeGeneration } = highest;
-    const principal = 'system:tool-executor';
-    return { v: 1, tenantId, sessionId, runId: '', epoch, storeGeneration, principal, workspace };
+  /** Whether the session ever had a sandbox. */
+  async hadSandbox(tenantId: string, sessionId: string): Promise<boolean> {
+    return (await this.options.ledger.highestEpoch(tenantId, sessionId)) !== undefined;
+  }
+
+  /** A sandbox that serves this workspace, whosever it is. */
+  findIn(tenantId: string, workspaceKey: string): LiveSandbox | undefined {
+    return [...this.live.values()].find(
+      (sandbox) => sandbox.workspaceKey === workspaceKey && sandbox.ref.tenantId === tenantId,
+    );
   }
 
   find(tenantId: string, sessionId: string): LiveSandbox | undefined {
@@ -181,9 +182,16 @@ export class SandboxRegistry {
     await sandbox.connection.client.fence(fence, { grant });
   }
 
-  /** Ends the session's sandbox and its journal; the workspace stays. */
-  async release(tenantId: string, sessionId: string): Promise<void> {
+  /**
+   * Ends the session's sandbox and its journal; the workspace stays.
+   * @param upToEpoch not if a later owner is known: it has claimed another one since, or will end what is out of place
+   */
+  async release(tenantId: string, sessionId: string, upToEpoch?: number): Promise<void> {
     await this.claiming.get(sessionId)?.catch(() => undefined); // then there is nothing to end
+    if (upToEpoch !== undefined) {
+      const { epoch } = await this.claims.highestEpoch(tenantId, sessionId);
+      if (epoch > upToEpoch || this.claiming.has(sessionId)) return;
+    }
     const sandbox = this.find(tenantId, sessionId);
     const options = { reason: 'released', forget: 'everything' } as const;
     if (sandbox) return this.end(sandbox, options);
@@ -293,6 +301,7 @@ export class SandboxRegistry {
     await this.noteEpoch(grant);
     await this.options.preparation?.admit(grant);
     this.live.set(sessionId, claimed.sandbox);
+    this.options.onClaimed?.(claimed.sandbox);
     const durationMs = Math.round(performance.now() - startedAt);
     this.options.logger.info({ sandboxId: ref.sandboxId, sessionId, durationMs }, 'sandbox ready');
     return claimed;
@@ -354,11 +363,7 @@ export class SandboxRegistry {
 
 const epochOf = (grant: SandboxWish): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
 
-function keyOf({ workspace }: SandboxWish): string {
-  if (workspace.kind === 'session') return `session ${workspace.sessionId}`;
-  if (workspace.kind === 'project') return `project ${workspace.projectId}`;
-  return workspace.kind === 'own' ? 'own' : `path ${workspace.path}`;
-}
+const keyOf = (wish: SandboxWish): string => workspaceKeyOf(wish);
 /** Another replica of this service, or another sandbox, can do what this one could not. */
 function isLostMeanwhile(error: unknown): boolean {
   return isMargayError(error) && error.code === 'UNAVAILABLE' && !FOR_GOOD.has(error.reason);
