@@ -10,7 +10,9 @@ import { FilesController } from './files/files.controller';
 import { AnswerInterceptor } from './http/answer';
 import { operationsIn } from './http/operation';
 import { OpenApi } from './openapi/open-api';
+import { BindingController } from './projects/binding.controller';
 import { ProjectController } from './projects/project.controller';
+import { WorktreeController } from './projects/worktree.controller';
 import { SecretController } from './secrets/secret.controller';
 import { BlobController } from './session/blob.controller';
 import { BlobService } from './session/blob.service';
@@ -34,6 +36,8 @@ export const CONTROLLERS = [
   AttachmentController,
   FilesController,
   ProjectController,
+  WorktreeController,
+  BindingController,
   CatalogController,
   SecretController,
   EgressPolicyController,

@@ -7,6 +7,7 @@ export type JsonObject = Record<string, unknown>;
 const EXAMPLE_IDS: Record<string, string> = {
   session_id: '0f8fad5bd9cb469fa165708677289501',
   project_id: '7f9c1e02a35b4d6e8f0011223344aabb',
+  worktree_id: 'wt:7f9c1e02a35b4d6e8f0011223344aabb:feature',
   name: 'search-key',
   call_id: '0f8fad5bd9cb469fa165708677289501.2.1.0',
   blob_id: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',

@@ -95,6 +95,7 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
     '{call_id}': await session.ask(asking),
     '{ended_session_id}': ended,
     '{project_id}': session.projectId,
+    '{worktree_id}': `wt:${session.projectId}:gone`,
     '{secret_name}': secretFor(harness, method),
     '{blob_id}': await harness.session.blobs.put('default', Buffer.from('x'.repeat(500))),
   };

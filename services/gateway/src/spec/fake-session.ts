@@ -8,6 +8,7 @@ import {
   type ManagedProject,
   type Principal,
   type sessionsPb,
+  type Worktree,
 } from '@margay/contracts';
 import {
   errorOf,
@@ -213,6 +214,7 @@ export class FakeSession {
     };
   }
 
+  readonly worktrees = new Map<string, Worktree>();
   readonly projectId = '7f9c1e02a35b4d6e8f0011223344aabb';
 
   private get project(): ManagedProject {
@@ -366,6 +368,42 @@ export class FakeSession {
         if (name === '') throw new InvalidArgumentError('bad_request', "Invalid input: 'name' is required");
         await Promise.resolve(context.principal());
         return { projectJson: JSON.stringify({ ...this.project, name, description }), replayed: false };
+      },
+      getSpec: async ({ sessionId }, context) => ({
+        specJson: specOf(await this.seen(sessionId, context.principal())),
+      }),
+      bindProject: async ({ sessionId, project, idempotencyKey }, context) => {
+        await this.seen(sessionId, context.principal());
+        if (project === 'tools')
+          throw errorOf('FAILED_PRECONDITION', 'ambiguous_project', "'tools' means more than one project", {
+            details: { candidates: ['a/tools', 'b/tools'] },
+          });
+        if (project !== 'shop') throw new InvalidArgumentError('unknown_project', `unknown project '${project}'`);
+        const command = { kind: 'bind' as const, binding: { project, cwd: null }, context: { project } };
+        const { replayed } = await this.commit(sessionId, command, idempotencyKey);
+        return { specJson: specOf(this.head(sessionId)), replayed };
+      },
+      listWorktrees: async ({ project }) => {
+        await this.projectAnswer(project);
+        return { worktreesJson: [...this.worktrees.values()].map((made) => JSON.stringify(made)), stale: false };
+      },
+      createWorktree: async ({ project, branch }) => {
+        await this.projectAnswer(project);
+        if (branch === '') throw new InvalidArgumentError('bad_request', "Invalid input: 'branch' is required");
+        if (branch === 'main') throw errorOf('ABORTED', 'branch_in_use', 'main is checked out already');
+        const id = `wt:${project}:${branch}`;
+        const replayed = this.worktrees.has(id);
+        const path = `/workspace/.margay/worktrees/${branch}`;
+        const kin = { is_worktree: true as const, parent_project_id: project, parent_path: '/workspace' };
+        this.worktrees.set(id, { project_id: id, name: branch, branch, path, managed: true, ...kin, clean: true, head: '' }); // prettier-ignore
+        return { worktreeJson: JSON.stringify(this.worktrees.get(id)), replayed };
+      },
+      deleteWorktree: async ({ project, worktreeId, force }) => {
+        await this.projectAnswer(project);
+        if (!worktreeId.startsWith(`wt:${project}:`)) throw new InvalidArgumentError('foreign_worktree', 'of another');
+        if (worktreeId.endsWith('dirty') && !force)
+          throw errorOf('FAILED_PRECONDITION', 'worktree_dirty', 'it has changes that are nowhere else');
+        return { alreadyAbsent: !this.worktrees.delete(worktreeId) };
       },
       listBranches: async ({ project }) => {
         const isGit = project !== 'shop';
@@ -531,4 +569,11 @@ function summary(head: Head) {
     projects: [],
     ...state,
   };
+}
+
+function specOf({ sessionId, binding }: Head): string {
+  const none = { origin: 'user', surface: null, purpose_bound: false, slug: null, cwd: null, allowed_tools: null };
+  const rest = { strict_tool_scope: false, skill_instructions_present: false, session_step_budget: null, mode: 'act' };
+  const spec = { ...none, ...rest, project: binding.project, model: 'm', fallback_models: [], capabilities: [] };
+  return JSON.stringify({ session_id: sessionId, spec, editable: { model: true, project: true }, source: 'spec' });
 }

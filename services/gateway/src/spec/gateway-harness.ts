@@ -184,6 +184,10 @@ function executorHandlers() {
     placeAttachment: refuse,
     listFiles: refuse,
     listBranches: refuse,
+    listWorktrees: refuse,
+    addWorktree: refuse,
+    removeWorktree: refuse,
+    describeWorkspaces: refuse,
     resolveCaller: refuse,
     release: refuse,
   };
