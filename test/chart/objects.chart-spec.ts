@@ -148,7 +148,7 @@ describe('the hook that makes secrets', () => {
   const argsOf = (values: object): string[] => job(values)?.spec.template.spec.containers[0].args.join(' ');
 
   it('makes keys, the key of secrets, first key and the password of the broker, before everything else', () => {
-    expect(argsOf(EVALUATION)).toBe('bootstrap --namespace agents --instance margay --first-key margay-first-key --kek margay-kek --keys margay-keys --nats margay-nats'); // prettier-ignore
+    expect(argsOf(EVALUATION)).toBe('bootstrap --namespace agents --instance margay --egress-ca margay-egress-ca --first-key margay-first-key --kek margay-kek --keys margay-keys --nats margay-nats'); // prettier-ignore
     expect(job(EVALUATION)?.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'pre-install,pre-upgrade' });
   });
 
@@ -163,6 +163,7 @@ describe('the hook that makes secrets', () => {
   it('leaves alone what you make yourself', () => {
     expect(argsOf({ ...EVALUATION, secrets: { existingFirstKey: 'mine' } })).not.toContain('first-key');
     expect(argsOf({ ...EVALUATION, secrets: { kek: { existingSecret: 'own' } } })).not.toContain('--kek');
+    expect(argsOf({ ...EVALUATION, secrets: { existingEgressAuthority: 'own' } })).not.toContain('egress-ca');
     expect(argsOf({ ...EVALUATION, secrets: { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } } })).toBe('bootstrap --namespace agents --instance margay --nats margay-nats'); // prettier-ignore
     expect(job(readChartYaml('ci/production.yaml') as object)).toBeUndefined();
   });

@@ -138,6 +138,26 @@ describe('settings reach those they are for', () => {
     expect(reading.flatMap(servicesOf)).toEqual(['session']);
   });
 
+  it('the authority of the proxy to egress whole, its certificate to tool-executor, and nothing where there is none', () => {
+    const filesOf = (values: object) =>
+      deploymentsOf(values).flatMap((deployment) => {
+        const volumes = deployment.spec.template.spec.volumes as { name: string; secret?: { secretName: string; items: { key: string }[] } }[]; // prettier-ignore
+        const secret = volumes.find(({ name }) => name === 'egress-ca')?.secret;
+        return secret ? [[servicesOf(deployment)[0], secret.secretName, ...secret.items.map(({ key }) => key)]] : [];
+      });
+    const both = (name: string) => [
+      ['egress', name, 'ca.pem', 'ca.key.pem'],
+      ['tool-executor', name, 'ca.pem'],
+    ];
+    expect(filesOf(EVALUATION).sort()).toEqual(both('margay-egress-ca'));
+    expect(filesOf({ ...EVALUATION, secrets: { existingEgressAuthority: 'own' } }).sort()).toEqual(both('own'));
+    const existing = { mode: 'existing', existingSecret: 'k', kek: { existingSecret: 'own' } };
+    expect(filesOf({ ...EVALUATION, secrets: existing })).toEqual([]);
+    const told = deploymentsOf(EVALUATION).map(environmentOf);
+    expect(told.filter((environment) => 'MARGAY_EGRESS_CA_DIR' in environment)).toHaveLength(1);
+    expect(told.filter((environment) => 'MARGAY_EGRESS_CA_FILE' in environment)).toHaveLength(1);
+  });
+
   it('the first key to session alone, or nobody where there is none', () => {
     const mounting = (values: object) =>
       deploymentsOf(values).filter(({ spec }) => JSON.stringify(spec.template).includes('/margay/first-key')).flatMap(servicesOf); // prettier-ignore

@@ -22,6 +22,9 @@
 {{- end }}
 {{- if has "egress" $services }}
 - { name: MARGAY_EGRESS_POLICY_FILE, value: /margay/egress/policy.json }
+{{- if include "margay.egressAuthoritySecret" .root }}
+- { name: MARGAY_EGRESS_CA_DIR, value: /margay/egress-ca }
+{{- end }}
 - { name: MARGAY_EGRESS_DRAIN_SECONDS, value: {{ $own.drainSeconds | quote }} }
 {{- end }}
 {{- if .component.pool }}
@@ -133,6 +136,9 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_SANDBOX_PULL_SECRETS, value: {{ join "," . | quote }} }
 {{- end }}
 - { name: MARGAY_EGRESS_ADDRESS, value: '{{ include "margay.fullname" $ }}-egress:{{ (get (include "margay.ports" $ | fromYaml) "egress").port }}' }
+{{- if include "margay.egressAuthoritySecret" $ }}
+- { name: MARGAY_EGRESS_CA_FILE, value: /margay/egress-ca/ca.pem }
+{{- end }}
 - { name: MARGAY_SANDBOX_IDLE_STOP_SECONDS, value: {{ .idleSeconds | int64 | quote }} }
 - { name: MARGAY_SANDBOX_TENANT_MAX, value: {{ .tenantMax | int64 | quote }} }
 {{- if .classes }}

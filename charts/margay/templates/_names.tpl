@@ -52,6 +52,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
 {{/* Empty: there is no first API key. */}}
+{{- define "margay.egressAuthoritySecret" -}}
+{{- if or .Values.secrets.existingEgressAuthority (eq .Values.secrets.mode "generated") -}}
+{{- .Values.secrets.existingEgressAuthority | default (printf "%s-egress-ca" (include "margay.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "margay.firstKeySecret" -}}
 {{- if .Values.secrets.existingFirstKey -}}
 {{- .Values.secrets.existingFirstKey -}}

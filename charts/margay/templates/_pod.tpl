@@ -160,6 +160,9 @@ readinessProbe:
 # The whole folder: a change of the ConfigMap shows in it while the pod runs.
 - { name: egress, mountPath: /margay/egress, readOnly: true }
 {{- end }}
+{{- if and (include "margay.egressAuthoritySecret" .root) (or (has "egress" .component.services) (has "tool-executor" .component.services)) }}
+- { name: egress-ca, mountPath: /margay/egress-ca, readOnly: true }
+{{- end }}
 {{- if .root.Values.caSecret }}
 - { name: ca, mountPath: /margay/ca, readOnly: true }
 {{- end }}
@@ -194,6 +197,17 @@ readinessProbe:
 {{- end }}
 {{- if has "egress" .component.services }}
 - { name: egress, configMap: { name: {{ include "margay.fullname" .root }}-egress } }
+{{- end }}
+{{- if and (include "margay.egressAuthoritySecret" .root) (or (has "egress" .component.services) (has "tool-executor" .component.services)) }}
+- name: egress-ca
+  secret:
+    secretName: {{ include "margay.egressAuthoritySecret" .root }}
+    # The key is for the proxy alone; sandboxes are given the certificate.
+    items:
+      - { key: ca.pem, path: ca.pem }
+      {{- if has "egress" .component.services }}
+      - { key: ca.key.pem, path: ca.key.pem }
+      {{- end }}
 {{- end }}
 {{- if .root.Values.caSecret }}
 - { name: ca, secret: { secretName: {{ .root.Values.caSecret }} } }

@@ -1,2 +1,3 @@
 export { startEgress } from './start-egress';
 export { EgressSettings } from './policy/egress-policy';
+export { newAuthority, type AuthorityFiles } from './intercept/authority';

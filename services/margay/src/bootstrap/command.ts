@@ -6,10 +6,11 @@ import { completeSecrets } from './complete-secrets';
 import { FolderSecrets } from './folder-secrets';
 import { KubernetesSecrets } from './kubernetes-secrets';
 import type { SecretStore } from './secret-store';
+import { missingEgressAuthority } from './egress-authority';
 import { missingFirstKey, missingKek, missingPassword, missingServiceKeys, type Completion } from './secrets';
 
 const USAGE = `Usage: margay.cjs bootstrap (--namespace NAMESPACE [--instance NAME] | --out FOLDER)
-         [--keys SECRET] [--kek SECRET] [--first-key SECRET] [--nats SECRET]
+         [--keys SECRET] [--kek SECRET] [--first-key SECRET] [--nats SECRET] [--egress-ca SECRET]
          [--tls PREFIX --peer NAME=SERVICE,SERVICE …]
 Makes what is missing in the named secrets and changes nothing that is there. With --tls: the authority PREFIX-ca, and
 a certificate PREFIX-NAME for each process of these services, made anew when it is good for less than 60 days.`;
@@ -29,7 +30,7 @@ export interface TlsSecrets {
 }
 
 /** @throws InvalidArgumentError `usage` */
-export function parseBootstrap(argv: readonly string[], cell: string): BootstrapCommand {
+export function parseBootstrap(argv: readonly string[], cell: string, now = Date.now()): BootstrapCommand {
   const { namespace, instance = 'margay', out, tls: prefix, peer = [], ...named } = optionsOf(argv);
   if ((namespace === undefined) === (out === undefined)) throw usage('name either a namespace or a folder');
   const makers = {
@@ -37,6 +38,7 @@ export function parseBootstrap(argv: readonly string[], cell: string): Bootstrap
     kek: missingKek,
     'first-key': missingFirstKey(cell),
     nats: missingPassword,
+    'egress-ca': missingEgressAuthority(now),
   };
   const secrets = new Map<string, Completion>();
   for (const [option, completion] of Object.entries(makers)) {
@@ -72,6 +74,7 @@ function optionsOf(argv: readonly string[]) {
       kek: text,
       'first-key': text,
       nats: text,
+      'egress-ca': text,
       tls: text,
       peer: { type: 'string', multiple: true } as const,
     };
