@@ -48,6 +48,7 @@ export {
   type EventPage,
   type Models,
   type Project,
+  type SessionSpec,
   type SessionState,
   type SessionStatus,
   type SessionSummary,
@@ -55,6 +56,7 @@ export {
   type Termination,
   type Tool,
   type Usage,
+  type Worktree,
 } from './records';
 export { type ClientOptions, type RequestOptions } from './options';
 export { type Call } from './transport';

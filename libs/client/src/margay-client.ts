@@ -1,6 +1,6 @@
 import { settingsOf, type ClientOptions, type RequestOptions } from './options';
 import { MultiplexedStream, type MultiplexItem, type MultiplexOptions } from './multiplexed-stream';
-import type { Models, Project, Ticket, Tool } from './records';
+import type { Models, Project, Ticket, Tool, Worktree } from './records';
 import { requestOptions, Session } from './session';
 import { Sessions } from './sessions';
 import { Transport, type Call } from './transport';
@@ -43,6 +43,30 @@ export class MargayClient {
     return (await this.request<{ projects: Project[] }>('GET', '/api/projects', options)).projects;
   }
 
+  /** Working trees of a project beside its own, by any form of its name. */
+  async worktrees(project: string, options: RequestOptions = {}): Promise<Worktree[]> {
+    return (await this.request<{ worktrees: Worktree[] }>('GET', worktreesOf(project), options)).worktrees;
+  }
+
+  /** With `base` the branch is made from it. A repeat for its branch finds it. `ABORTED`: it is checked out elsewhere. */
+  createWorktree(
+    project: string,
+    { branch, base, ...options }: RequestOptions & { branch: string; base?: string },
+  ): Promise<Worktree> {
+    const call = { ...requestOptions(options), body: { branch, base }, repeatable: true };
+    return this.request('POST', worktreesOf(project), call);
+  }
+
+  /** `FAILED_PRECONDITION` `worktree_dirty`: something would be lost with it. No error where there is none. */
+  async deleteWorktree(
+    project: string,
+    id: string,
+    { force, ...options }: RequestOptions & { force?: boolean } = {},
+  ): Promise<void> {
+    const call = { ...requestOptions(options), query: { force: force === true ? '1' : undefined } };
+    await this.request('DELETE', `${worktreesOf(project)}/${encodeURIComponent(id)}`, call);
+  }
+
   models(options: RequestOptions = {}): Promise<Models> {
     return this.request('GET', '/api/models', options);
   }
@@ -55,3 +79,5 @@ export class MargayClient {
     return this.#transport.request<T>(method, path, call);
   }
 }
+
+const worktreesOf = (project: string): string => `/api/v_projects/${encodeURIComponent(project)}/worktrees`;

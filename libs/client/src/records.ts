@@ -1,7 +1,14 @@
-import type { SessionState, SessionStatus, SessionSummary as Summary, ToolDescriptor } from '@margay/contracts';
+import type {
+  SessionSpec as Spec,
+  SessionState,
+  SessionStatus,
+  SessionSummary as Summary,
+  ToolDescriptor,
+  Worktree,
+} from '@margay/contracts';
 import type { MargayEvent } from './events';
 
-export type { SessionState, SessionStatus };
+export type { SessionState, SessionStatus, Worktree };
 
 /** One row of `sessions.list()`. */
 export type SessionSummary = Summary & Pick<SessionState, 'waiting' | 'queue_position'>;
@@ -52,6 +59,15 @@ export interface Project {
   branch?: string;
   repo?: { host: string; owner: string; name: string };
   aliases?: string[];
+}
+
+/** Answer of `spec()` and `bind()`. */
+export interface SessionSpec {
+  session_id: string;
+  spec: Spec;
+  /** What of it can be changed now. */
+  editable: Record<string, boolean>;
+  source: 'spec' | 'legacy_context';
 }
 
 export interface Models {

@@ -3,7 +3,7 @@ import { EventStream, type StreamOptions } from './event-stream';
 import { eventOf, type StreamItem, type WireEvent } from './events';
 import type { RequestOptions } from './options';
 import type { Cursor } from './position';
-import type { EventPage, SessionSummary, Termination } from './records';
+import type { EventPage, SessionSpec, SessionSummary, Termination } from './records';
 import { Run } from './run';
 import { withKey, type Call, type Transport } from './transport';
 
@@ -134,6 +134,16 @@ export class Session {
   /** Ends the session for good. Repeating it gives the first answer again. */
   terminate(options: RequestOptions = {}): Promise<Termination> {
     return this.#post('terminate', { ...requestOptions(options), body: {}, repeatable: true });
+  }
+
+  /** What the session is: where it works, with which model and tools. */
+  spec(options: RequestOptions = {}): Promise<SessionSpec> {
+    return this.transport.request('GET', this.#path('spec'), requestOptions(options));
+  }
+
+  /** Works in another project from the next run on. `FAILED_PRECONDITION` `ambiguous_project`: the name means several. */
+  bind(project: string, options: RequestOptions = {}): Promise<SessionSpec> {
+    return this.transport.request('PUT', this.#path('project'), this.#keyed(options, { project }));
   }
 
   summary(options: RequestOptions = {}): Promise<SessionSummary> {
