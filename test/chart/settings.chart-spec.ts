@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parse } from 'yaml';
 import type { ZodObject } from 'zod';
 import {
@@ -16,6 +19,10 @@ const configOf = <T extends object>(service: string) => jest.requireActual<T>(`.
 const { readConfig: readGatewayConfig } = configOf<{ readConfig: (environment: object) => object }>('gateway');
 const { ProcessConfig, GateConfig } = configOf<{ ProcessConfig: ZodObject; GateConfig: ZodObject }>('margay');
 const { EgressSettings } = jest.requireActual<{ EgressSettings: ZodObject }>('../../services/egress/src/policy/egress-policy'); // prettier-ignore
+interface Templates {
+  find(name: string): object | undefined;
+}
+const { WorkspaceTemplates } = jest.requireActual<{ WorkspaceTemplates: { read(file: string): Templates } }>('../../services/tool-executor/src/content/templates'); // prettier-ignore
 const SCHEMAS: Record<string, ZodObject> = {
   session: configOf<{ SessionConfig: ZodObject }>('session').SessionConfig,
   'agent-runner': configOf<{ AgentRunnerConfig: ZodObject }>('agent-runner').AgentRunnerConfig,
@@ -241,17 +248,43 @@ describe('settings reach those they are for', () => {
     expect(environmentIn(lasting, 'margay-session').MARGAY_BOOTSTRAP_KEY_SECONDS).toBe('0');
   });
 
-  it('other classes start another tool-executor, and nothing else', () => {
-    const withImage = (workspace: string) => {
+  it('workspaces: what they can begin with, and how long they are kept, to tool-executor', () => {
+    const objects = render(readChartYaml('ci/own-workspaces.yaml') as object);
+    expect(environmentOf(find(objects, 'Deployment', 'margay-tool-executor'))).toMatchObject({
+      MARGAY_WORKSPACE_TEMPLATES_FILE: '/margay/templates/templates.yaml',
+      MARGAY_WORKSPACE_MAX_BYTES: '1073741824',
+      MARGAY_WORKSPACE_SESSION_DAYS: '7',
+      MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT: '{"acme":90}',
+      MARGAY_WORKSPACE_PROJECT_DAYS: '60',
+    });
+    const { data } = find(objects, 'ConfigMap', 'margay-workspace-templates');
+    const file = join(mkdtempSync(join(tmpdir(), 'margay-templates-')), 'templates.yaml');
+    writeFileSync(file, data['templates.yaml']);
+    const templates = WorkspaceTemplates.read(file);
+    expect(templates.find('service')).toMatchObject({ ref: 'main' });
+    expect(templates.find('library')).toHaveProperty('blob');
+  });
+
+  it('the widest policy that tenants may have, to session as to the proxy', () => {
+    expect(environmentIn(EVALUATION, 'margay-session').MARGAY_EGRESS_MAX_MODE).toBe('allowlist');
+    const wide = { ...EVALUATION, egress: { maxMode: 'public' } };
+    expect(environmentIn(wide, 'margay-session').MARGAY_EGRESS_MAX_MODE).toBe('public');
+  });
+
+  it('other classes or templates start another tool-executor, and nothing else', () => {
+    const withClass = (workspace: string, name: string) => {
       const values = readChartYaml('ci/own-workspaces.yaml') as {
         sandbox: { classes: { default: { workspace: string } } };
+        workspaces: { templates: { name: string }[] };
       };
       values.sandbox.classes.default.workspace = workspace;
+      values.workspaces.templates[0]!.name = name;
       return ofKind(render(values), 'Deployment');
     };
-    const [one, other] = [withImage('1Gi'), withImage('2Gi')];
+    const [one, other] = [withClass('1Gi', 'a'), withClass('2Gi', 'a')];
     const changed = one.filter((deployment, index) => JSON.stringify(deployment) !== JSON.stringify(other[index]));
     expect(changed.map(({ metadata }) => metadata.name)).toEqual(['margay-tool-executor']);
+    expect(withClass('1Gi', 'b')).not.toEqual(one);
   });
 
   it('the proxy: to tool-executor its address, to itself the policies, which it watches', () => {
@@ -288,7 +321,11 @@ describe('settings reach those they are for', () => {
 
   it('another policy starts no pod anew', () => {
     const deploymentsWith = (maxMode: string) => deploymentsOf({ ...EVALUATION, egress: { maxMode } });
-    expect(deploymentsWith('public')).toEqual(deploymentsWith('none'));
+    // Only session is told: it says what tenants may set.
+    const others = (maxMode: string) => deploymentsWith(maxMode).filter(({ metadata }) => metadata.name !== 'margay-session'); // prettier-ignore
+    expect(others('public')).toEqual(others('none'));
+    const withRule = (host: string) => deploymentsOf({ ...EVALUATION, egress: { policy: { rules: [{ id: 'a', hosts: [host] }] } } }); // prettier-ignore
+    expect(withRule('a.example.com')).toEqual(withRule('b.example.com'));
   });
 
   it('further variables come last, so that they win', () => {

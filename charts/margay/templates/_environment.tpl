@@ -115,6 +115,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_TENANT_WEIGHT, value: {{ .tenantWeight | int64 | quote }} }
 - { name: MARGAY_RUNNER_LOST_SECONDS, value: {{ .runnerLostSeconds | quote }} }
 {{- end }}
+- { name: MARGAY_EGRESS_MAX_MODE, value: {{ .Values.egress.maxMode }} }
 {{- if .Values.models.default }}
 - { name: MARGAY_MODEL, value: {{ .Values.models.default | quote }} }
 {{- end }}
@@ -143,6 +144,15 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_SANDBOX_TENANT_MAX, value: {{ .tenantMax | int64 | quote }} }
 {{- if .classes }}
 - { name: MARGAY_SANDBOX_CLASSES_FILE, value: /margay/classes/classes.yaml }
+{{- end }}
+{{- end }}
+{{- with .Values.workspaces }}
+- { name: MARGAY_WORKSPACE_MAX_BYTES, value: {{ .contentMaxBytes | int64 | quote }} }
+- { name: MARGAY_WORKSPACE_SESSION_DAYS, value: {{ .retention.sessionDays | quote }} }
+- { name: MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT, value: {{ .retention.sessionDaysByTenant | toJson | quote }} }
+- { name: MARGAY_WORKSPACE_PROJECT_DAYS, value: {{ .retention.projectDays | quote }} }
+{{- if .templates }}
+- { name: MARGAY_WORKSPACE_TEMPLATES_FILE, value: /margay/templates/templates.yaml }
 {{- end }}
 {{- end }}
 {{- if .Values.toolExecutor.httpToolsSecret }}

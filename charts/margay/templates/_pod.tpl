@@ -14,9 +14,13 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- $annotations := deepCopy $values.pods.annotations }}
-  {{- if and (has "tool-executor" .component.services) $values.sandbox.classes }}
-  {{- /* Classes are read at the start. */}}
-  {{- $annotations = set $annotations "margay.dev/classes" (toJson $values.sandbox.classes | sha256sum | trunc 16) }}
+  {{- if has "tool-executor" .component.services }}
+  {{- /* Both are read at the start. */}}
+  {{- range $name, $content := dict "classes" $values.sandbox.classes "templates" $values.workspaces.templates }}
+  {{- if $content }}
+  {{- $annotations = set $annotations (printf "margay.dev/%s" $name) (toJson $content | sha256sum | trunc 16) }}
+  {{- end }}
+  {{- end }}
   {{- end }}
   {{- with $annotations }}
   annotations:
@@ -152,6 +156,9 @@ readinessProbe:
 {{- if .root.Values.sandbox.classes }}
 - { name: classes, mountPath: /margay/classes, readOnly: true }
 {{- end }}
+{{- if .root.Values.workspaces.templates }}
+- { name: templates, mountPath: /margay/templates, readOnly: true }
+{{- end }}
 {{- if .root.Values.toolExecutor.httpToolsSecret }}
 - { name: http-tools, mountPath: /margay/http-tools, readOnly: true }
 {{- end }}
@@ -190,6 +197,9 @@ readinessProbe:
 {{- if has "tool-executor" .component.services }}
 {{- if .root.Values.sandbox.classes }}
 - { name: classes, configMap: { name: {{ include "margay.fullname" .root }}-sandbox-classes } }
+{{- end }}
+{{- if .root.Values.workspaces.templates }}
+- { name: templates, configMap: { name: {{ include "margay.fullname" .root }}-workspace-templates } }
 {{- end }}
 {{- if .root.Values.toolExecutor.httpToolsSecret }}
 - { name: http-tools, secret: { secretName: {{ .root.Values.toolExecutor.httpToolsSecret }} } }
