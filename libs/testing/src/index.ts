@@ -29,3 +29,4 @@ export {
 export { FakeGateway, type GatewayRequest, type Interceptor } from './gateway/fake-gateway';
 export { FakeSession, type StreamCut } from './gateway/fake-session';
 export { QuickClock } from './gateway/quick-clock';
+export { GitHost } from './content/git-host';

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { executorPb, type RunGrant } from '@margay/contracts';
+import { executorPb, workspacesPb, type Principal, type RunGrant } from '@margay/contracts';
 import {
   createLogger,
   generateKeys,
@@ -24,6 +24,8 @@ export interface Heard {
   wrongIncarnation?: string;
   /** Why the sandbox did not come at once. */
   waits: executorPb.ExecuteWaiting[];
+  /** What happened to the workspace. */
+  notices: { type: string; payload: Record<string, unknown> }[];
   /** The result as an object. */
   result: Record<string, unknown>;
 }
@@ -38,6 +40,8 @@ export class ExecutorFixture {
   private management?: ManagementServer;
   private running?: RunningToolExecutor;
   private connection?: GrpcClient<typeof executorPb.ExecutorDefinition>;
+  private forPeople?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
+  private forSession?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
   private calls = 0;
   private lives = 0;
   private readonly abandoned: (() => Promise<void>)[] = [];
@@ -49,7 +53,7 @@ export class ExecutorFixture {
 
   async start(environment: Record<string, string> = {}): Promise<this> {
     if (!existsSync(this.entry)) execFileSync(process.execPath, [BUNDLER, this.entry]);
-    await generateKeys(this.keysFolder, ['session', 'tool-executor']);
+    await generateKeys(this.keysFolder, ['session', 'tool-executor', 'gateway']);
     this.session = await KeyRing.load(this.keysFolder, 'session');
     this.management = new ManagementServer({ listen: '127.0.0.1:0', logger: this.logger });
     this.lives += 1;
@@ -63,6 +67,9 @@ export class ExecutorFixture {
     };
     this.running = await startToolExecutor(settings, { logger: this.logger, management: this.management });
     this.connection = grpcClient(executorPb.ExecutorDefinition, listen, { keys: this.session });
+    const keys = await KeyRing.load(this.keysFolder, 'gateway');
+    this.forPeople = grpcClient(workspacesPb.WorkspacesDefinition, listen, { keys });
+    this.forSession = grpcClient(workspacesPb.WorkspacesDefinition, listen, { keys: this.session });
     return this;
   }
 
@@ -77,6 +84,22 @@ export class ExecutorFixture {
   get client(): GrpcClient<typeof executorPb.ExecutorDefinition> {
     if (!this.connection) throw new Error('start the fixture first');
     return this.connection;
+  }
+
+  /** As people ask it, by the gateway. */
+  get workspaces(): GrpcClient<typeof workspacesPb.WorkspacesDefinition> {
+    if (!this.forPeople) throw new Error('start the fixture first');
+    return this.forPeople;
+  }
+
+  /** As session asks it. */
+  get workspacesOfSession(): GrpcClient<typeof workspacesPb.WorkspacesDefinition> {
+    if (!this.forSession) throw new Error('start the fixture first');
+    return this.forSession;
+  }
+
+  as(principal: string, role: Principal['role'] = 'member', tenantId = 't1'): { principal: Principal } {
+    return { principal: { v: 1, iss: 'gateway', tenantId, principal, role, scopes: null } };
   }
 
   get principal() {
@@ -120,12 +143,16 @@ export class ExecutorFixture {
       incarnation: '',
       ...more,
     };
-    const heard: Heard = { output: '', waits: [], result: {} };
+    const heard: Heard = { output: '', waits: [], notices: [], result: {} };
     for await (const { message } of this.client.execute(request, { grant: await this.token(grant) })) {
       if (message?.$case === 'started') Object.assign(heard, message.value);
       if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();
       if (message?.$case === 'wrongIncarnation') heard.wrongIncarnation = message.value.incarnation;
       if (message?.$case === 'waiting') heard.waits.push(message.value);
+      if (message?.$case === 'notice') {
+        const { type, payloadJson } = message.value;
+        heard.notices.push({ type, payload: JSON.parse(payloadJson) as Record<string, unknown> });
+      }
       if (message?.$case === 'finished') heard.finished = message.value;
     }
     const result: unknown = JSON.parse(heard.finished?.resultJson ?? 'null');
@@ -135,15 +162,15 @@ export class ExecutorFixture {
 
   /** Closes the service; sandboxes end with it. */
   async stop(): Promise<void> {
-    this.connection?.close();
+    for (const client of [this.connection, this.forPeople, this.forSession]) client?.close();
     await this.running?.close();
     await this.management?.close();
   }
 
   /** As a crash would: nothing is ended, and the next start knows only what is on disk. */
   crash(): void {
-    const { running, connection, management } = this;
-    connection?.close();
+    const { running, connection, management, forPeople, forSession } = this;
+    for (const client of [connection, forPeople, forSession]) client?.close();
     this.abandoned.push(async () => {
       await running?.close();
       await management?.close();

@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { ContentOrder } from '@margay/contracts';
+import { GitHost } from '@margay/testing';
 import { Content } from './content';
-import { GitHost } from '../spec/git-host';
 
 jest.setTimeout(30_000);
 
@@ -21,7 +21,7 @@ describe('a clone', () => {
   });
   afterEach(() => {
     delete host.refusal;
-    host.isStuck = false;
+    host.letGo();
     rmSync(base, { recursive: true, force: true });
   });
 
@@ -157,7 +157,7 @@ describe('a clone', () => {
 
   it('ends at its time-out, and when the caller leaves', async () => {
     host.make('slow', { a: '' });
-    host.isStuck = true;
+    host.hold();
     const order: ContentOrder = { kind: 'clone', url: host.url('slow'), submodules: false, lfs: false };
     const request = { contentId: 'aaaaaaaa', orderJson: JSON.stringify(order), replace: false, maxBytes: 1e9 };
     const content = contentWith();
@@ -173,7 +173,7 @@ describe('a clone', () => {
       left.abort(new Error('left')),
     );
     await expect(broken).rejects.toThrow('left');
-    host.isStuck = false;
+    host.letGo();
     expect(await bring(host.url('slow'), {}, { content })).toMatchObject({ status: 'ready' });
   });
 

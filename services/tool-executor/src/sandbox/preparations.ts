@@ -1,4 +1,4 @@
-import { UnavailableError } from '@margay/errors';
+import { isMargayError, UnavailableError } from '@margay/errors';
 import type { Refusal } from '../driver/sandbox-driver';
 import type { LiveSandbox } from './sandbox-claims';
 import type { SandboxPreparation } from './sandbox-preparation';
@@ -10,6 +10,11 @@ interface Running {
   stop: AbortController;
   refusal?: Refusal;
 }
+
+/** Another sandbox would not do either. */
+const FOR_GOOD = new Set(['executor_closing', 'workspace_deleting', 'sandbox_unavailable', 'store_unavailable']);
+/** Sandboxes may be lost while they are prepared; so many are tried. */
+const TRIES = 3;
 
 /** Which sandboxes are ready for calls, and what is being done about those that are not. */
 export class Preparations {
@@ -27,8 +32,25 @@ export class Preparations {
     return !this.preparation || this.prepared.has(sandbox);
   }
 
+  /** A sandbox that is ready; one that is lost meanwhile is replaced. */
+  async obtain(
+    wish: SandboxWish,
+    { claim, forsake }: { claim: () => Promise<LiveSandbox>; forsake: (sandbox: LiveSandbox) => void },
+  ): Promise<LiveSandbox> {
+    for (let left = TRIES; ; left -= 1) {
+      const sandbox = await claim();
+      try {
+        await this.prepare(wish, sandbox);
+        return sandbox;
+      } catch (error) {
+        if (left <= 1 || !isLostMeanwhile(error)) throw error;
+        forsake(sandbox);
+      }
+    }
+  }
+
   /** Several callers share one preparation. */
-  async prepare(wish: SandboxWish, sandbox: LiveSandbox): Promise<void> {
+  private async prepare(wish: SandboxWish, sandbox: LiveSandbox): Promise<void> {
     if (this.isPrepared(sandbox)) return;
     const known = this.running.get(wish.sessionId);
     if (known?.sandbox === sandbox) return known.done;
@@ -75,6 +97,10 @@ export class Preparations {
     this.running.set(wish.sessionId, running);
     return running;
   }
+}
+
+function isLostMeanwhile(error: unknown): boolean {
+  return isMargayError(error) && error.code === 'UNAVAILABLE' && !FOR_GOOD.has(error.reason);
 }
 
 function ended(): Error {

@@ -1,5 +1,4 @@
 import type { RunGrant } from '@margay/contracts';
-import { isMargayError } from '@margay/errors';
 import { ATTRIBUTE, withSpan, type Logger } from '@margay/platform';
 import { SANDBOX_CLASS } from '../metrics';
 import type { Epoch } from '../driver/epoch';
@@ -50,10 +49,6 @@ export interface SandboxRegistryOptions {
 const SHUTDOWN_GRACE_MS = 1_000;
 
 /** Which sandbox serves which session: claimed at the first call, ended when idle, claimed again when lost. */
-/** Another sandbox would not do either. */
-const FOR_GOOD = new Set(['executor_closing', 'workspace_deleting', 'sandbox_unavailable', 'store_unavailable']);
-/** Sandboxes may be lost while they are prepared; so many are tried. */
-const PREPARED = 3;
 export class SandboxRegistry {
   private readonly live = new Map<string, LiveSandbox>();
   private readonly claiming = new Map<string, Promise<LiveSandbox>>();
@@ -61,14 +56,14 @@ export class SandboxRegistry {
   private readonly ending = new Map<string, Promise<void>>();
   private readonly now: () => number;
   private readonly claims: SandboxClaims;
+  private readonly preparations: Preparations;
 
   constructor(private readonly options: SandboxRegistryOptions) {
-  private readonly preparations: Preparations;
     this.now = options.now ?? (() => performance.now());
     this.claims = new SandboxClaims({ ...options, now: this.now });
+    this.preparations = new Preparations(options.preparation, (sandbox) => this.ownerToken(sandbox));
     options.driver.onLost((ref, reason) => {
       options.observer?.lost(reason);
-    this.preparations = new Preparations(options.preparation, (sandbox) => this.ownerToken(sandbox));
       if (this.live.get(ref.sessionId)?.ref.sandboxId === ref.sandboxId) this.drop(ref.sessionId);
     });
   }
@@ -81,23 +76,15 @@ export class SandboxRegistry {
     return this.options.driver.isolation;
   }
 
-  /** The session's sandbox, bound to the grant's epoch. Several callers share one claim. */
-  async obtain(grant: SandboxWish): Promise<LiveSandbox> {
-    const { sessionId } = grant;
-    const known = this.live.get(sessionId);
-    for (let left = PREPARED; ; left -= 1) {
-      const sandbox = await this.claimed(grant);
-      try {
-        await this.preparations.prepare(grant, sandbox);
-        return sandbox;
-      } catch (error) {
-        if (left <= 1 || !isLostMeanwhile(error)) throw error;
-        this.forsake(sandbox);
-      }
-    }
+  /** The session's sandbox, ready for calls and bound to the grant's epoch. Several callers share one claim. */
+  obtain(grant: SandboxWish): Promise<LiveSandbox> {
+    const ports = { claim: () => this.claimed(grant), forsake: (sandbox: LiveSandbox) => this.forsake(sandbox) };
+    return this.preparations.obtain(grant, ports);
   }
 
   private async claimed(grant: SandboxWish): Promise<LiveSandbox> {
+    const { sessionId } = grant;
+    const known = this.live.get(sessionId);
     if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
       const { ledger } = this.options;
       if ((known.activeCalls > 0 && !ledger.isShared) || (await ledger.isUsable(known.ref))) {
@@ -129,14 +116,14 @@ export class SandboxRegistry {
     return known?.ref.tenantId === tenantId ? known : undefined;
   }
 
-  /** What the claim for a session waits for; undefined while it goes ahead. */
-  refusalOf(sessionId: string): Refusal | undefined {
   /** Whether calls can go to the session's sandbox at once. */
   isReady(tenantId: string, sessionId: string): boolean {
     const known = this.find(tenantId, sessionId);
     return known !== undefined && this.preparations.isPrepared(known);
   }
 
+  /** What the claim for a session waits for; undefined while it goes ahead. */
+  refusalOf(sessionId: string): Refusal | undefined {
     if (this.claiming.has(sessionId)) return this.claims.refusalOf(sessionId);
     return this.preparations.refusalOf(sessionId);
   }
@@ -192,15 +179,28 @@ export class SandboxRegistry {
       const { epoch } = await this.claims.highestEpoch(tenantId, sessionId);
       if (epoch > upToEpoch || this.claiming.has(sessionId)) return;
     }
+    this.preparations.cancel(sessionId);
     const sandbox = this.find(tenantId, sessionId);
     const options = { reason: 'released', forget: 'everything' } as const;
     if (sandbox) return this.end(sandbox, options);
     if (this.live.has(sessionId)) return;
     // One that ended before has left its files.
-    this.preparations.cancel(sessionId);
     await this.ending.get(sessionId);
     const ref = await this.options.ledger.find(tenantId, sessionId);
-    if (ref) await this.options.driver.release(ref, options);
+    if (!ref) return;
+    await this.options.driver.save(ref);
+    await this.options.driver.release(ref, options);
+  }
+
+  /** Archives the files of the session's sandbox where they would end with it, at its run's end. */
+  async save(tenantId: string, sessionId: string): Promise<void> {
+    const ref = this.find(tenantId, sessionId)?.ref ?? (await this.options.ledger.find(tenantId, sessionId));
+    if (ref) await this.options.driver.save(ref);
+  }
+
+  /** The session whose sandbox alone has the files of a workspace. */
+  residentOf(tenantId: string, workspaceId: string): Promise<string | undefined> {
+    return this.options.ledger.residentOf(tenantId, workspaceId);
   }
 
   /** Ends a sandbox that does not do what it is asked, without asking; the next call claims again. */
@@ -262,6 +262,7 @@ export class SandboxRegistry {
 
   async close(): Promise<void> {
     this.claims.close();
+    await this.preparations.close();
     await Promise.allSettled(this.claiming.values());
     if (this.options.ledger.isShared) return [...this.live.keys()].forEach((sessionId) => this.drop(sessionId));
     await Promise.all(
@@ -271,7 +272,6 @@ export class SandboxRegistry {
 
   private async observedClaim(grant: SandboxWish, previous: LiveSandbox | undefined): Promise<LiveSandbox> {
     const startedAt = performance.now();
-    await this.preparations.close();
     const attributes = {
       [ATTRIBUTE.conversation]: grant.sessionId,
       [ATTRIBUTE.tenant]: grant.tenantId,
@@ -289,7 +289,11 @@ export class SandboxRegistry {
 
   private async claim(grant: SandboxWish, previous: LiveSandbox | undefined): Promise<ClaimedSandbox> {
     const { tenantId, sessionId, workspace } = grant;
-    if (!(await this.isCurrent(grant))) throw staleEpoch();
+    const { ledger, preparation } = this.options;
+    // What replicas share is asked by the claim itself.
+    const isCurrent = ledger.isShared || this.isCurrent(grant);
+    const [isOurs] = await Promise.all([isCurrent, preparation?.admit(grant)]);
+    if (!isOurs) throw staleEpoch();
     if (previous && this.isOutOfPlace(previous, grant))
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
     else if (previous) this.retire(previous);
@@ -299,7 +303,6 @@ export class SandboxRegistry {
     const { ref } = claimed.sandbox;
     claimed.sandbox.workspaceKey = keyOf(grant);
     await this.noteEpoch(grant);
-    await this.options.preparation?.admit(grant);
     this.live.set(sessionId, claimed.sandbox);
     this.options.onClaimed?.(claimed.sandbox);
     const durationMs = Math.round(performance.now() - startedAt);
@@ -323,6 +326,7 @@ export class SandboxRegistry {
 
   private async shutDown(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
     const { ref, connection } = sandbox;
+    await this.options.driver.save(ref);
     const grant = await this.ownerToken(sandbox);
     const asked = connection.client.shutdown({ graceMs: SHUTDOWN_GRACE_MS }, { grant, timeoutMs: SHUTDOWN_GRACE_MS });
     // One that does not answer is ended by the driver all the same.
@@ -364,8 +368,3 @@ export class SandboxRegistry {
 const epochOf = (grant: SandboxWish): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
 
 const keyOf = (wish: SandboxWish): string => workspaceKeyOf(wish);
-/** Another replica of this service, or another sandbox, can do what this one could not. */
-function isLostMeanwhile(error: unknown): boolean {
-  return isMargayError(error) && error.code === 'UNAVAILABLE' && !FOR_GOOD.has(error.reason);
-}
-

@@ -16,8 +16,7 @@ export class GitHost {
   readonly caFile = path.join(this.folder, 'ca.pem');
   /** What it answers instead of a repository's bytes. */
   refusal?: number;
-  /** Requests hang from now on. */
-  isStuck = false;
+  private held?: (() => void)[];
   private server?: Server;
 
   async start(): Promise<this> {
@@ -31,7 +30,7 @@ export class GitHost {
       ...times,
       use: { kind: 'authority' },
     });
-    const use = { kind: 'server', names: ['localhost'] } as const;
+    const use = { kind: 'server', names: ['localhost', 'git.example.com'] } as const;
     const cert = certify({ subject: 'localhost', publicKey: keys.publicKey, issuer, ...times, use });
     writeFileSync(this.caFile, ca);
     const key = keys.privateKey.export({ type: 'pkcs8', format: 'pem' });
@@ -40,8 +39,9 @@ export class GitHost {
     return this;
   }
 
-  url(name: string): string {
-    return `https://localhost:${(this.server?.address() as AddressInfo).port}/${name}`;
+  /** @param host `git.example.com` where something on the way leads to this machine */
+  url(name: string, host: 'localhost' | 'git.example.com' = 'localhost'): string {
+    return `https://${host}:${(this.server?.address() as AddressInfo).port}/${name}`;
   }
 
   /** A repository with these files in one commit on `main`. @returns the commit */
@@ -71,6 +71,18 @@ export class GitHost {
     return git(path.join(this.folder, `work-${name}`), ...words);
   }
 
+  /** Requests hang from now on. */
+  hold(): void {
+    this.held ??= [];
+  }
+
+  /** They are answered after all. */
+  letGo(): void {
+    const held = this.held ?? [];
+    delete this.held;
+    for (const serve of held) serve();
+  }
+
   async stop(): Promise<void> {
     this.server?.closeAllConnections();
     await new Promise((resolve) => this.server?.close(resolve));
@@ -78,7 +90,7 @@ export class GitHost {
   }
 
   private serve(request: IncomingMessage, response: ServerResponse): void {
-    if (this.isStuck) return;
+    if (this.held) return void this.held.push(() => this.serve(request, response));
     if (this.refusal !== undefined) {
       response.writeHead(this.refusal, { 'www-authenticate': 'Basic realm="spec"' }).end();
       return;
