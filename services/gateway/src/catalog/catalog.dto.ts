@@ -23,6 +23,15 @@ const Project = z.looseObject({
   description: z.string(),
   available: z.boolean(),
   source: z.string(),
+  project_id: z.string().optional(),
+  is_worktree: z.boolean().optional(),
+  parent_project_id: z.string().nullable().optional(),
+  branch: z.string().nullable().optional(),
+  repo: z
+    .object({ host: z.string(), owner: z.string(), name: z.string() })
+    .optional()
+    .describe('where its repository is shared with others'),
+  aliases: z.array(z.string()).optional().describe('forms of its repository that mean this project and no other'),
 });
 export const ProjectList = z.object({ projects: z.array(Project) });
 

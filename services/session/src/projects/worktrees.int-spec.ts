@@ -64,6 +64,8 @@ describe('a worktree', () => {
     expect(git.added.at(-1)).toMatchObject({ slug: 'feature-login', branch: 'feature/login', base: 'main' });
     expect(await list()).toEqual([{ ...made, replayed: undefined }].map(({ replayed: _, ...shown }) => shown));
     expect(await list(id)).toHaveLength(1);
+    const { projectJson } = await harness.sessions.getProject({ projectId: id }, { principal: ada });
+    expect(JSON.parse(projectJson)).toMatchObject({ project_id: id, is_worktree: true, branch: 'feature/login' });
     const { projectsJson } = await harness.sessions.listProjects({}, { principal: ada });
     expect(projectsJson.map((json) => JSON.parse(json) as object)).toContainEqual(
       expect.objectContaining({
@@ -90,6 +92,7 @@ describe('a worktree', () => {
 
   it('is found by its tenant only', async () => {
     const { project_id: id } = await create('mine');
+    await expect(harness.sessions.getProject({ projectId: id ?? '' }, { principal: foreign })).rejects.toMatchObject({ reason: 'project_not_found' }); // prettier-ignore
     await expect(list(project, foreign)).rejects.toMatchObject({ reason: 'project_not_found' });
     await expect(remove(id ?? '', { principal: foreign })).rejects.toMatchObject({ reason: 'project_not_found' });
     await expect(create('x', { principal: foreign })).rejects.toMatchObject({ reason: 'project_not_found' });

@@ -1,4 +1,11 @@
-import type { executorPb, Principal, sessionsPb, Worktree } from '@margay/contracts';
+import {
+  isoMicros,
+  type executorPb,
+  type ManagedProject,
+  type Principal,
+  type sessionsPb,
+  type Worktree,
+} from '@margay/contracts';
 import {
   AbortedError,
   FailedPreconditionError,
@@ -111,6 +118,27 @@ export class WorktreesService {
     return { alreadyAbsent: false };
   }
 
+  /** As a project. @throws NotFoundError `project_not_found` */
+  async get({ tenantId }: Principal, worktreeId: string): Promise<ManagedProject> {
+    const found = await this.ports.projects.find(tenantId, worktreeId);
+    const row = found === worktreeId ? await this.ports.worktrees.find(tenantId, worktreeId) : undefined;
+    if (!row) throw notFound(worktreeId);
+    const at = isoMicros(row.createdAt.getTime() * 1_000);
+    return {
+      project_id: worktreeId,
+      name: row.branch,
+      description: '',
+      path: `${this.ports.projects.pathOf(row.parent)}/.margay/worktrees/${row.slug}`,
+      path_source: 'auto',
+      folder_created: true,
+      created_at: at,
+      updated_at: at,
+      parent_project_id: managedIdIn(row.parent) ?? row.parent,
+      branch: row.branch,
+      is_worktree: true,
+    };
+  }
+
   /** Removes one that nobody uses any more, or that was never finished. @returns whether it is gone */
   async clear(row: WorktreeRow): Promise<boolean> {
     const { tenantId, worktreeId, state } = row;
@@ -168,7 +196,7 @@ export class WorktreesService {
   /** The project whose repository is meant; a worktree has that of its project. */
   private async parentOf(tenantId: string, named: string): Promise<string> {
     const found = await this.ports.projects.find(tenantId, named);
-    if (found === undefined) throw new NotFoundError('project_not_found', `project ${named.slice(0, 64)} not found`);
+    if (found === undefined) throw notFound(named);
     return parseWorktreeId(found)?.parent ?? found;
   }
 
@@ -192,6 +220,10 @@ export class WorktreesService {
       head: found.head,
     };
   }
+}
+
+function notFound(named: string): Error {
+  return new NotFoundError('project_not_found', `project ${named.slice(0, 64)} not found`);
 }
 
 const isAlive = ({ isTerminated, isRunning }: { isTerminated: boolean; isRunning: boolean }): boolean =>

@@ -13,6 +13,7 @@ import type { FilesService } from '../projects/files.service';
 import type { ManagedProjects } from '../projects/managed-projects';
 import type { ModelsService } from '../projects/models.service';
 import type { ProjectsService } from '../projects/projects.service';
+import { parseWorktreeId } from '../projects/worktree-id';
 import type { WorktreesService } from '../projects/worktrees.service';
 import type { QuestionsService } from '../questions/questions.service';
 import type { RecoveryService } from './recovery.service';
@@ -125,7 +126,8 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       return { projectJson: JSON.stringify(project), replayed };
     },
     async getProject({ projectId }, context) {
-      return { projectJson: JSON.stringify(await ports.managed.get(context.principal(), projectId)) };
+      const owner = parseWorktreeId(projectId) ? ports.worktrees : ports.managed;
+      return { projectJson: JSON.stringify(await owner.get(context.principal(), projectId)) };
     },
     async updateProject(request, context) {
       return { projectJson: JSON.stringify(await ports.managed.update(context.principal(), request)) };
