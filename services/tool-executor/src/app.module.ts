@@ -32,7 +32,13 @@ export function appModuleOf({ registry, keys, logger, outside, callers, index }:
       ...(callers ? [{ provide: EgressCallers, useValue: callers }] : []),
       { provide: FilesService, useFactory: () => new FilesService({ registry, utility, index }) },
       { provide: WorktreesService, useFactory: () => new WorktreesService({ utility, index, logger }) },
-      { provide: ExecutorService, useFactory: () => new ExecutorService(registry, outside) },
+      {
+        provide: ExecutorService,
+        useFactory: () =>
+          new ExecutorService(registry, outside, (error) =>
+            logger.warn({ err: error }, 'a workspace is archived later'),
+          ),
+      },
     ],
   })
   class AppModule {}

@@ -27,6 +27,7 @@ import type { OpenDriver } from './driver/open-driver';
 import type { Isolation } from './driver/sandbox-driver';
 import { openKubernetes } from './kubernetes-driver/open-kubernetes';
 import { openProcess } from './process-driver/open-process';
+import { AllPreparations } from './sandbox/all-preparations';
 import { SandboxGrants } from './sandbox/sandbox-grants';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 
@@ -65,7 +66,8 @@ export async function startToolExecutor(
     idleStopMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000,
     logger,
     observer: metrics,
-    preparation: content?.bringer,
+    connections: open.connections,
+    preparation: new AllPreparations([open.restoring, content?.bringer]),
     onClaimed: (sandbox) => follower.follow(sandbox),
   });
   const follower = new IndexFollower({
@@ -76,6 +78,7 @@ export async function startToolExecutor(
     logger,
   });
   metrics.show(registry);
+  if (open.restoring) open.restoring.onRestored = (seconds) => metrics.claimed(seconds, 'restore');
   await registry.adopt();
   const workspaces = new WorkspacesGrpc(content?.serve(registry));
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);

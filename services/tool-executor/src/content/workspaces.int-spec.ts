@@ -458,7 +458,7 @@ describe('workspaces', () => {
       const { rev } = await get(id);
       await expect(
         fixture.workspaces.delete({ workspaceId: id, ifMatch: `"${rev + 1}"` }, ada()),
-      ).rejects.toMatchObject({ reason: 'precondition_failed' });
+      ).rejects.toMatchObject({ reason: 'rev_moved' });
       await fixture.workspaces.delete({ workspaceId: id, ifMatch: `"${rev}"` }, ada());
       await isGone(id);
     });

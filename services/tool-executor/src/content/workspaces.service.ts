@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { ContentSource, type Principal, type SandboxView, type WorkspaceView } from '@margay/contracts';
-import { FailedPreconditionError, InvalidArgumentError, NotFoundError } from '@margay/errors';
+import { AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError } from '@margay/errors';
 import type { SandboxInventory, KnownSandbox } from '../driver/sandbox-inventory';
 import { utilityWorkspaceOf, workspaceIdOf } from '../driver/workspace-key';
 import { readCursor, writeCursor } from './page-cursor';
@@ -67,7 +67,7 @@ export class WorkspacesService {
     return this.present(await this.rowOf(principal, id));
   }
 
-  /** @throws FailedPreconditionError `precondition_failed` */
+  /** @throws AbortedError `rev_moved` */
   async update(
     principal: Principal,
     id: string,
@@ -83,7 +83,7 @@ export class WorkspacesService {
     return this.present(changed ?? known);
   }
 
-  /** It goes with all its files, from now on. @throws FailedPreconditionError `legal_hold`, `precondition_failed` */
+  /** It goes with all its files, from now on. @throws FailedPreconditionError `legal_hold`; AbortedError `rev_moved` */
   async delete(principal: Principal, id: string, ifMatch: string): Promise<WorkspaceView> {
     const known = await this.rowOf(principal, id);
     requireOwner(principal, known);
@@ -201,7 +201,7 @@ function isOfSession({ sessionId }: KnownSandbox): boolean {
 
 function requireRev({ rev }: WorkspaceDocument, ifMatch: string): void {
   if (ifMatch === '' || ifMatch === '*' || ifMatch.replace(/^W\//, '').replaceAll('"', '') === String(rev)) return;
-  throw new FailedPreconditionError('precondition_failed', `The workspace has changed: its rev is ${rev}.`);
+  throw new AbortedError('rev_moved', `the workspace is at another revision, ${rev}; read it again`);
 }
 
 function checkedFilename(filename: string): string {

@@ -1,17 +1,26 @@
 import type { FindCaller } from '../egress/egress-callers';
+import type { SandboxConnections } from '../sandbox/sandbox-connections';
 import type { SandboxDriver } from './sandbox-driver';
 import type { SandboxInventory } from './sandbox-inventory';
 import type { SandboxLedger } from './sandbox-ledger';
+import type { RestorePreparation } from '../kubernetes-driver/restore-preparation';
+import type { Snapshots } from '../snapshots/snapshots';
 
 /** A driver that is ready, with its records. */
 export interface OpenDriver {
   driver: SandboxDriver;
   ledger: SandboxLedger;
   inventory: SandboxInventory;
+  /** Where some of them are opened before they are claimed. */
+  connections?: SandboxConnections;
   /** As configured: `process`, `kubernetes`. */
   name: string;
   /** What is weaker than it could be. */
   warning: string | undefined;
+  /** Archives of workspaces. */
+  snapshots: Snapshots;
+  /** Where files may end with a sandbox: what brings them into the next one. */
+  restoring?: RestorePreparation;
   /** Where sandboxes speak to the egress proxy over a network. */
   findCaller?: FindCaller;
   /** Sandboxes that are to end have been released before. */

@@ -61,8 +61,8 @@ export interface Refusal {
   attempt?: number;
 }
 
-/** `known`: the session had it. */
-export type ClaimPath = 'warm' | 'cold' | 'known';
+/** `known`: the session had it; `restore`: its files were brought from an archive. */
+export type ClaimPath = 'warm' | 'cold' | 'known' | 'restore';
 
 export type Claim = { ref: SandboxRef; path: ClaimPath } | { refusal: Refusal };
 
@@ -99,6 +99,8 @@ export abstract class SandboxDriver {
   abstract endpoint(ref: SandboxRef): Promise<SandboxEndpoint>;
   /** Ends a sandbox that nobody uses for now; the workspace stays. */
   abstract suspend(ref: SandboxRef, reason: string): Promise<{ snapshotId?: string }>;
+  /** Puts the files of a sandbox away where they would end with it; it goes on. */
+  async save(_ref: SandboxRef): Promise<void> {}
   /** A claim on the workspace that a suspended sandbox left. */
   abstract resume(request: ClaimRequest): Promise<Claim>;
   /** Ends it, if it runs. */

@@ -14,6 +14,10 @@ export abstract class SandboxLedger {
   /** The highest epoch known for a session, kept beyond the life of its sandbox. */
   abstract highestEpoch(tenantId: string, sessionId: string): Promise<Epoch | undefined>;
   abstract raiseEpoch(tenantId: string, sessionId: string, epoch: Epoch): Promise<void>;
+  /** The session whose sandbox alone has the files of a workspace; undefined where anybody may use them. */
+  async residentOf(_tenantId: string, _workspaceId: string): Promise<string | undefined> {
+    return undefined;
+  }
   /** Somebody uses it at present. */
   abstract touch(ref: SandboxRef): Promise<void>;
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/contracts';
+import type { EventInput, executorPb, RunGrant, sandboxdPb, ToolDescriptor } from '@margay/contracts';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
 import { ATTRIBUTE, faultPoint, iterateInSpan, type FaultPointName } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
@@ -50,6 +50,8 @@ export class ExecutorService {
   constructor(
     private readonly registry: SandboxRegistry,
     private readonly outside?: OutsideCalls,
+    /** Told why the files of a sandbox could not be looked after. */
+    private readonly onUnsaved: (error: unknown) => void = () => undefined,
   ) {}
 
   listTools(): string[] {
@@ -63,6 +65,8 @@ export class ExecutorService {
     const both = [this.registry.fence(tenantId, sessionId, fence), outside];
     const failed = (await Promise.allSettled(both)).find((end) => end.status === 'rejected');
     if (failed) throw failed.reason;
+    // A run is over, or another process goes on with it: nobody waits for the archive.
+    this.registry.save(tenantId, sessionId).catch(this.onUnsaved);
   }
 
   /**
@@ -80,6 +84,7 @@ export class ExecutorService {
     const attempt: Attempt = { request, tool, grant, signal, offset: request.fromOffset, mayHaveRun: false };
     for (let left = ATTEMPTS; ; left -= 1) {
       const sandbox = yield* this.obtain(grant);
+      for (const notice of sandbox.notices.splice(0)) yield noticed(notice);
       try {
         yield* iterateInSpan('sandbox.execute', attributesOf(attempt), () => this.through(sandbox, attempt));
         return;
@@ -296,6 +301,10 @@ function sameText(a: Refusal, b: Refusal): boolean {
 function waiting({ state, reason, message, sandboxId, attempt }: Refusal): executorPb.ExecuteResponse {
   const value = { state, reason, message, sandboxId: sandboxId ?? '', attempt: attempt ?? 0 };
   return { message: { $case: 'waiting', value } };
+}
+
+function noticed({ type, payload }: EventInput): executorPb.ExecuteResponse {
+  return { message: { $case: 'notice', value: { type, payloadJson: JSON.stringify(payload) } } };
 }
 
 function unavailable(cause: unknown): Error {

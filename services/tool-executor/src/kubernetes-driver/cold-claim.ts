@@ -47,6 +47,7 @@ export class ColdClaim {
       tenantId,
       sessionId,
       workspaceId: workspace._id,
+      ...(workspace.subPath === undefined ? {} : { subPath: workspace.subPath, volumeOf: workspace.parentId ?? '' }),
       claimKey,
       class: workspace.class,
       pool: settings.poolOf(workspace.class),
@@ -159,8 +160,8 @@ export class ColdClaim {
   }
 
   /** The volume that came with its first pod is where the workspace's files lie. @returns false: they lie elsewhere */
-  private async giveVolume({ tenantId, workspaceId = '', volume, namespace }: SandboxRow): Promise<boolean> {
-    if (!volume) return true;
+  private async giveVolume({ tenantId, workspaceId = '', volume, namespace, subPath }: SandboxRow): Promise<boolean> {
+    if (!volume || subPath !== undefined) return true;
     const given = await this.context.workspaces.giveVolume(tenantId, workspaceId, { ...volume, namespace });
     return given.pvcUid === volume.pvcUid;
   }

@@ -10,6 +10,8 @@ export interface CollectionOptions {
   idleMs: number;
   /** Told of each object that nobody owned. */
   onRemoved?: (kind: 'pod' | 'row' | 'volume') => void;
+  /** Ends one that nobody uses for now; absent: by its end alone. */
+  suspend?: (row: SandboxRow, reason: string) => Promise<boolean>;
   now?: () => number;
 }
 
@@ -65,7 +67,7 @@ export class Collection {
     const pod = pods.find(({ metadata }) => metadata?.name === row.podName);
     const isTheirs = pod !== undefined && (row.podUid === undefined || pod.metadata?.uid === row.podUid);
     if (row.state === 'draining' || row.state === 'suspending') return this.ending(row, pod);
-    if (this.isIdle(row)) return this.endings.end(row, 'released', 'idle');
+    if (this.isIdle(row)) return this.suspend(row);
     if (isTheirs) return false;
     // A claim that waits for quota shows that it still does.
     const isWanted =
@@ -79,6 +81,11 @@ export class Collection {
     );
   }
 
+  private suspend(row: SandboxRow): Promise<boolean> {
+    const { suspend } = this.options;
+    return suspend ? suspend(row, 'idle') : this.endings.end(row, 'released', 'idle');
+  }
+
   /** One that its pod began, by leaving, ends with the pod; one that we began is gone on with. */
   private async ending(row: SandboxRow, pod: Pod | undefined): Promise<boolean> {
     const since = this.now() - (row.endedAt ?? row.createdAt).getTime();
@@ -87,7 +94,8 @@ export class Collection {
     return true;
   }
 
-  private isIdle({ state, sessionId = '', createdAt, lastActiveAt, claimedAt }: SandboxRow): boolean {
+  private isIdle({ state, sessionId = '', createdAt, lastActiveAt, claimedAt, sparedUntil }: SandboxRow): boolean {
+    if (sparedUntil && sparedUntil.getTime() > this.now()) return false;
     if (state !== 'ready' && state !== 'claimed' && state !== 'starting') return false;
     const quietMs = this.now() - (lastActiveAt ?? claimedAt ?? createdAt).getTime();
     const isOld = this.now() - (claimedAt ?? createdAt).getTime() > MAX_LIFE_MS;

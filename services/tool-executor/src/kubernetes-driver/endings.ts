@@ -49,8 +49,9 @@ export class Endings {
     return typeof lost !== 'string';
   }
 
-  /** It finishes the calls it has; its session claims another one. */
-  async drain(row: SandboxRow, reason: string): Promise<void> {
-    await this.context.sandboxes.finish(row, 'draining', reason);
+  /** It finishes the calls it has; its session claims another one. @returns undefined: somebody else has seen to it */
+  async drain(row: SandboxRow, reason: string): Promise<SandboxRow | undefined> {
+    const draining = await this.context.sandboxes.finish(row, 'draining', reason);
+    return typeof draining === 'string' ? undefined : draining;
   }
 }

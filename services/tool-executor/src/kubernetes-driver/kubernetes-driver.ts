@@ -1,6 +1,6 @@
 import { FailedPreconditionError, isMargayError, PermissionDeniedError } from '@margay/errors';
 import { isLowerEpoch } from '../driver/epoch';
-import { workspaceIdOf, workspaceKeyOf } from '../driver/workspace-key';
+import { workspaceKeyOf } from '../driver/workspace-key';
 import {
   SandboxDriver,
   type Claim,
@@ -25,8 +25,12 @@ import { QuotaPause } from './quota-pause';
 import type { SandboxContext } from './sandbox-context';
 import { endpointOf, refOf } from './sandbox-ref';
 import { BOUND_STATES, claimKeyOf, isFinal, type SandboxRow } from './sandbox-row';
-import { WarmClaim } from './warm-claim';
+import type { PodArchives } from './pod-archives';
+import { WarmClaim, type WarmOutlook } from './warm-claim';
+import type { WorkspaceRow } from './workspace.repository';
+import { worktreeWorkspace } from './worktree-workspace';
 import { WarmPool, type Probe } from './warm-pool';
+import { WorkspacePlaces } from './workspace-places';
 
 /** One claim meets so many changes by others before it gives way. */
 const LOOKS = 6;
@@ -39,12 +43,22 @@ const SILENT_AGAIN_MS = 1_000;
 const IDLE_FOR_OTHERS_MS = 60_000;
 const TENANT_AGAIN_MS = 2_000;
 
+/** Answers that are on their way. */
+interface Outlook {
+  /** How many sandboxes the tenant has. */
+  bound: Promise<number>;
+  workspace: Promise<WorkspaceRow>;
+  warm: Promise<WarmOutlook>;
+}
+
 /** Sandboxes as pods of a cluster (cluster §1). Everything it knows lies in the store; every replica may go on anywhere. */
 export class KubernetesDriver extends SandboxDriver {
   readonly isolation = 'pod';
   readonly ledger: KubernetesLedger;
   readonly endings: Endings;
   readonly pods: Pods;
+  /** What keeps files that end with their pods; set before the first claim. */
+  keeping?: { archives: PodArchives; places: WorkspacePlaces };
   private readonly warm: WarmClaim;
   private readonly cold: ColdClaim;
   private readonly pool: WarmPool;
@@ -78,16 +92,22 @@ export class KubernetesDriver extends SandboxDriver {
   async claim(request: ClaimRequest): Promise<Claim> {
     const { tenantId, sessionId, minimum, workspace } = request;
     if (workspace.kind === 'path') throw externalPath();
+    const ids = WorkspacePlaces.idsOf(request);
     const find = () => this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
+    const ahead = this.lookAhead(request);
     const [highest, first] = await Promise.all([this.ledger.raise(tenantId, sessionId, minimum), find()]);
     if (isLowerEpoch(minimum, highest)) throw staleEpoch();
     for (let left = LOOKS, row = first; left > 0; left -= 1, row = await find()) {
+      const isFirst = left === LOOKS;
       if (row && row.tenantId !== tenantId) throw bound();
-      if (row && row.workspaceId !== workspaceIdOf(tenantId, workspaceKeyOf(request))) {
+      if (row && !ids.includes(row.workspaceId ?? '')) {
+        await this.keeping?.archives.save(row);
         await this.endings.end(row, 'released', 'other workspace');
         continue;
       }
-      const claim = row ? await this.goOn(row, request) : await this.begin(request);
+      const claim = row
+        ? await this.goOn(row, request)
+        : await this.begin(request, isFirst ? ahead : this.lookAhead(request));
       if (claim) return claim;
     }
     const message = 'the sandbox changes again and again';
@@ -103,6 +123,12 @@ export class KubernetesDriver extends SandboxDriver {
     const row = await this.context.sandboxes.find(sandboxId);
     if (!row || isFinal(row)) throw new FailedPreconditionError('sandbox_ended', `Sandbox ${sandboxId} has ended.`);
     return endpointOf(row);
+  }
+
+  /** Where its files end with its pod, they are archived; a failure is told by a note and tried again. */
+  override async save({ sandboxId, tenantId }: SandboxRef): Promise<void> {
+    const row = await this.context.sandboxes.find(sandboxId);
+    if (row && row.tenantId === tenantId && !isFinal(row)) await this.keeping?.archives.save(row);
   }
 
   async suspend(ref: SandboxRef, reason: string): Promise<{ snapshotId?: string }> {
@@ -123,11 +149,27 @@ export class KubernetesDriver extends SandboxDriver {
     this.listeners.add(listener);
   }
 
-  private async begin(request: ClaimRequest): Promise<Claim | undefined> {
+  /** What a new sandbox needs to know, asked for all at once and before it is known to be needed. */
+  private lookAhead(request: ClaimRequest): Outlook {
+    const { sandboxes, settings } = this.context;
+    const ahead = {
+      bound: sandboxes.countBound(request.tenantId, settings.tenantMax),
+      workspace: this.obtainWorkspace(request),
+      warm: this.warm.lookAhead(request, USUAL_CLASS),
+    };
+    // Whoever needs them is told.
+    for (const answer of Object.values(ahead)) answer.catch(() => undefined);
+    return ahead;
+  }
+
+  private async begin(request: ClaimRequest, ahead: Outlook): Promise<Claim | undefined> {
     const { tenantId } = request;
-    const [hasRoom, workspace] = await Promise.all([this.makeRoom(tenantId), this.workspaceOf(request)]);
-    if (!hasRoom) return tenantLimit(this.context.settings.tenantMax);
-    const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace);
+    const [bound, obtained, outlook] = await Promise.all([ahead.bound, ahead.workspace, ahead.warm]);
+    const { tenantMax } = this.context.settings;
+    if (bound >= tenantMax && !(await this.makeRoom(tenantId))) return tenantLimit(tenantMax);
+    const workspace = await this.placeOf(request, obtained);
+    if (workspace.volume && (await this.isBeingLabelled(workspace))) return beingTold();
+    const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace, outlook);
     if (warm === 'taken') return undefined;
     if (warm) return claimOf(await this.warm.finish(warm, request), 'warm');
     const cold = await this.cold.begin(request, workspace);
@@ -143,8 +185,7 @@ export class KubernetesDriver extends SandboxDriver {
         const { _id: sandboxId, state, claimedAt } = row;
         const isBeingTold = Date.now() - (claimedAt?.getTime() ?? 0) < TOLD_MS;
         if (!isBeingTold) return claimOf(await this.warm.finish(row, request), 'warm');
-        const message = 'the sandbox is being told whose it is';
-        return { refusal: { sandboxId, state, reason: 'starting', message, retryAfterMs: TOLD_AGAIN_MS } };
+        return beingTold({ sandboxId, state });
       }
       case 'starting':
         return this.cold.goOn(row, request, await this.workspaceOf(request));
@@ -158,7 +199,7 @@ export class KubernetesDriver extends SandboxDriver {
     const { _id: sandboxId } = row;
     const seen = this.context.pods.get(row.podName) ?? (await this.pods.find(row));
     if (!seen || seen.metadata?.uid !== row.podUid) return this.lose(row, 'pod_gone');
-    if (statusOf(seen).kind === 'leaving') return void (await this.endings.drain(row, 'pod_leaving'));
+    if (statusOf(seen).kind === 'leaving') return void (await this.drain(row));
     try {
       await request.greet(refOf(row), endpointOf(row));
       this.silent.delete(sandboxId);
@@ -182,16 +223,31 @@ export class KubernetesDriver extends SandboxDriver {
 
   /** A tenant's idle sandboxes make room for one that is needed. */
   private async makeRoom(tenantId: string): Promise<boolean> {
-    const { sandboxes, settings } = this.context;
-    if ((await sandboxes.countBound(tenantId, settings.tenantMax)) < settings.tenantMax) return true;
+    const { sandboxes } = this.context;
     const idle = await sandboxes.findIdle(tenantId, new Date(Date.now() - IDLE_FOR_OTHERS_MS));
-    return idle !== undefined && this.endings.end(idle, 'released', 'idle');
+    if (!idle) return false;
+    return this.keeping ? this.keeping.archives.suspend(idle, 'idle') : this.endings.end(idle, 'released', 'idle');
   }
 
-  private workspaceOf(request: ClaimRequest) {
-    const { storage } = this.context.settings.class(USUAL_CLASS);
-    if (request.workspace.kind === 'project' && storage !== 'volume') throw needsVolume();
-    return this.context.workspaces.obtain(request.tenantId, workspaceKeyOf(request), { class: USUAL_CLASS, storage });
+  private obtainWorkspace({ tenantId, sessionId, workspace }: ClaimRequest): Promise<WorkspaceRow> {
+    const { settings, workspaces } = this.context;
+    const { storage } = settings.class(USUAL_CLASS);
+    if (workspace.kind === 'worktree') return worktreeWorkspace(workspaces, { tenantId, sessionId }, workspace);
+    return workspaces.obtain(tenantId, workspaceKeyOf({ sessionId, workspace }), { class: USUAL_CLASS, storage });
+  }
+
+  private async placeOf(request: ClaimRequest, row: WorkspaceRow): Promise<WorkspaceRow> {
+    return this.keeping ? this.keeping.places.placeFor(request, row) : row;
+  }
+
+  private async workspaceOf(request: ClaimRequest): Promise<WorkspaceRow> {
+    return this.placeOf(request, await this.obtainWorkspace(request));
+  }
+
+  /** A pod that is to share a volume goes where the first one is, which the scheduler sees by its label. */
+  private async isBeingLabelled({ _id, parentId = _id }: WorkspaceRow): Promise<boolean> {
+    const since = new Date(Date.now() - TOLD_MS);
+    return (await this.context.sandboxes.findClaimed(parentId, since)) !== undefined;
   }
 
   /** What the cluster did to a pod by itself, or somebody in it. */
@@ -204,9 +260,15 @@ export class KubernetesDriver extends SandboxDriver {
     const isBound = (BOUND_STATES as readonly string[]).includes(row.state);
     const isOver = isDeleted || pod.metadata?.deletionTimestamp === undefined;
     if (isOver && isBound) return void (await this.lose(row, isDeleted ? 'pod_gone' : 'pod_ended'));
-    if (isBound) return this.endings.drain(row, 'pod_leaving');
+    if (isBound) return this.drain(row);
     if (isOver && row.sessionId === undefined) return void (await this.endings.end(row, 'failed', 'pod_gone'));
     if (isOver) await this.context.sandboxes.finish(row, 'released', row.reason ?? 'ended');
+  }
+
+  /** Its files are saved while its calls end; whoever claims next waits for that. */
+  private async drain(row: SandboxRow): Promise<void> {
+    const draining = await this.endings.drain(row, 'pod_leaving');
+    if (draining) void this.keeping?.archives.save(draining, { last: true });
   }
 
   private tellLost(row: SandboxRow, reason: string): void {
@@ -220,16 +282,14 @@ function claimOf(row: SandboxRow | undefined, path: 'warm' | 'cold'): Claim | un
   return row && { ref: refOf(row), path };
 }
 
+function beingTold(of: { sandboxId?: string; state?: string } = {}): Claim {
+  const message = 'the sandbox is being told whose it is';
+  return { refusal: { state: 'starting', ...of, reason: 'starting', message, retryAfterMs: TOLD_AGAIN_MS } };
+}
+
 function tenantLimit(max: number): Claim {
   const message = `the tenant has ${max} sandboxes, and all of them are in use`;
   return { refusal: { state: 'queued', reason: 'tenant_limit', message, retryAfterMs: TENANT_AGAIN_MS } };
-}
-
-function needsVolume(): Error {
-  return new FailedPreconditionError(
-    'project_needs_volume',
-    'Sessions of a project share a volume, and this class of sandboxes has none; choose storage "volume" for it.',
-  );
 }
 
 function staleEpoch(): Error {

@@ -21,7 +21,7 @@ export class KubernetesLedger extends SandboxLedger {
   private readonly touched = new LRUCache<string, true>({ max: REMEMBERED, ttl: TOUCH_MS });
 
   constructor(
-    private readonly context: Pick<SandboxContext, 'sandboxes' | 'pods'>,
+    private readonly context: Pick<SandboxContext, 'sandboxes' | 'pods' | 'workspaces'>,
     private readonly epochs: EpochRepository,
   ) {
     super();
@@ -58,6 +58,12 @@ export class KubernetesLedger extends SandboxLedger {
     const highest = await this.epochs.raise(tenantId, sessionId, epoch);
     this.raised.set(key, highest);
     return highest;
+  }
+
+  override async residentOf(tenantId: string, workspaceId: string): Promise<string | undefined> {
+    const holder = (await this.context.workspaces.find(tenantId, workspaceId))?.holder;
+    const row = holder && (await this.context.sandboxes.find(holder.sandboxId));
+    return row?.state === 'ready' ? holder?.sessionId : undefined;
   }
 
   async touch({ sandboxId }: SandboxRef): Promise<void> {

@@ -7,7 +7,9 @@ import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
 import type { FindCaller } from '../egress/egress-callers';
 import type { EgressTokens } from '../egress/egress-tokens';
+import { ArchivedInventory } from '../snapshots/archived-inventory';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
+import { SandboxConnections } from '../sandbox/sandbox-connections';
 import type { SandboxGrants } from '../sandbox/sandbox-grants';
 import { readClasses } from './classes';
 import { Collection } from './collection';
@@ -17,6 +19,8 @@ import { KubernetesDriver } from './kubernetes-driver';
 import { KubernetesInventory } from './kubernetes-inventory';
 import { KubernetesMetrics } from './kubernetes-metrics';
 import { selectorOf } from './labels';
+import { LikelyClaims } from './likely-claims';
+import { openKeeping } from './open-keeping';
 import { proxyAddress, type ProxyAddress } from './proxy-address';
 import { PoolSettings } from './pool-settings';
 import { poolTarget, TARGET_WINDOW_MS } from './pool-target';
@@ -37,6 +41,8 @@ export interface OpenKubernetesOptions {
 }
 
 const STORE_WAIT_MS = 60_000;
+const ARCHIVE_LOOK_MS = 15_000;
+const ARCHIVES_COLLECT_MS = 600_000;
 
 /** The driver `kubernetes` with its records, and what looks after both while this replica holds the leases. */
 export async function openKubernetes(options: OpenKubernetesOptions): Promise<OpenDriver> {
@@ -52,7 +58,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   });
   try {
     await mongo.ready(STORE_WAIT_MS);
-    const { sandboxes, workspaces, epochs, leases, rows } = await openRecords(mongo);
+    const { db, sandboxes, workspaces, epochs, leases, rows } = await openRecords(mongo);
     const api = await KubernetesApi.open({
       kubeconfigFile: config.MARGAY_KUBECONFIG,
       namespace: settings.namespace,
@@ -61,22 +67,31 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     const pods = api.watchPods(selectorOf(settings.install));
     const context: SandboxContext = { api, pods, sandboxes, workspaces, settings, logger };
     const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
+    const { grants } = options;
+    const keeping = await openKeeping(context, driver, { db, grants, management, logger });
     await pods.start();
     if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
-    const sweeps = sweepsOf(context, driver, { config, leases, metrics });
+    const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping });
     for (const sweep of sweeps) sweep.start();
+    const connections = new SandboxConnections((connection) => greetAsNobody(connection, grants));
+    const likely = new LikelyClaims(context, connections);
+    likely.start();
     const removeCheck = management.registerCheck('kubernetes', 'ready', () =>
       pods.failure === undefined ? undefined : { degraded: 'the Kubernetes API does not answer; new sandboxes wait' },
     );
     return {
       driver,
       ledger: driver.ledger,
-      inventory: new KubernetesInventory(rows, api),
+      connections,
+      inventory: new ArchivedInventory(new KubernetesInventory(rows, api), keeping.snapshots),
+      snapshots: keeping.snapshots,
+      restoring: keeping.preparation,
       name: 'kubernetes',
       warning: undefined,
       findCaller: findCallerIn(sandboxes, workspaces),
       close: async () => {
         removeCheck();
+        await likely.stop();
         await Promise.all(sweeps.map((sweep) => sweep.stop()));
         await pods.stop();
         await mongo.close();
@@ -96,7 +111,14 @@ async function openRecords(mongo: MongoConnection) {
   const workspaces = new WorkspaceRepository(db.collection('workspaces'));
   const epochs = new EpochRepository(db.collection('sandboxEpochs'));
   for (const repository of [sandboxes, workspaces, epochs]) await repository.createIndexes();
-  return { rows, sandboxes, workspaces, epochs, leases: new LeaseRepository(db.collection('leases'), randomUUID()) };
+  return {
+    db,
+    rows,
+    sandboxes,
+    workspaces,
+    epochs,
+    leases: new LeaseRepository(db.collection('leases'), randomUUID()),
+  };
 }
 
 function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, proxy?: ProxyAddress): PoolSettings {
@@ -131,12 +153,17 @@ function findCallerIn(sandboxes: SandboxRepository, workspaces: WorkspaceReposit
   };
 }
 
+/** A sandbox that serves nobody answers, and stays nobody's. */
+async function greetAsNobody(connection: SandboxConnection, grants: SandboxGrants): Promise<void> {
+  const nobody = { tenantId: 'system', storeGeneration: 0, epoch: 0 };
+  await connection.hello(await grants.token({ sandboxId: connection.audience, ...nobody }));
+}
+
 function probeWith(grants: SandboxGrants): Probe {
   return async (endpoint) => {
     const connection = await SandboxConnection.open(endpoint);
     try {
-      const nobody = { tenantId: 'system', storeGeneration: 0, epoch: 0 };
-      await connection.hello(await grants.token({ sandboxId: endpoint.audience, ...nobody }));
+      await greetAsNobody(connection, grants);
       const { tlsFingerprint, tlsCertificate } = connection;
       return { tlsFingerprint, tlsCertificate };
     } finally {
@@ -145,14 +172,23 @@ function probeWith(grants: SandboxGrants): Probe {
   };
 }
 
+interface SweepParts {
+  config: ToolExecutorConfig;
+  leases: LeaseRepository;
+  metrics: KubernetesMetrics;
+  keeping: Awaited<ReturnType<typeof openKeeping>>;
+}
+
 function sweepsOf(
   context: SandboxContext,
   driver: KubernetesDriver,
-  { config, leases, metrics }: { config: ToolExecutorConfig; leases: LeaseRepository; metrics: KubernetesMetrics },
+  { config, leases, metrics, keeping }: SweepParts,
 ): LeasedSweep[] {
   const { settings, sandboxes, logger } = context;
   const idleMs = config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000;
-  const collection = new Collection(context, driver.endings, { idleMs, onRemoved: metrics.removed });
+  const { archives, store } = keeping;
+  const suspend = archives.suspend.bind(archives);
+  const collection = new Collection(context, driver.endings, { idleMs, onRemoved: metrics.removed, suspend });
   const collect = { name: 'sandbox-gc', everyMs: config.MARGAY_SANDBOX_COLLECT_SECONDS * 1_000 };
   const pools = settings.classNames.map((name) => ({
     name: `pool/${settings.poolOf(name)}`,
@@ -166,7 +202,9 @@ function sweepsOf(
       return 0;
     },
   }));
-  const works = [{ ...collect, sweep: () => collection.sweep() }, ...pools];
+  const archive = { name: 'workspace-archives', everyMs: ARCHIVE_LOOK_MS, sweep: () => archives.sweep() };
+  const broken = { name: 'archives-gc', everyMs: ARCHIVES_COLLECT_MS, sweep: () => store.collect() };
+  const works = [{ ...collect, sweep: () => collection.sweep() }, archive, broken, ...pools];
   return works.map((work) => new LeasedSweep(work, { leases, logger }));
 }
 

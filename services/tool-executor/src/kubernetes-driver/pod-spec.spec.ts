@@ -18,6 +18,19 @@ const request = (more: Partial<PodRequest> = {}): PodRequest => ({
 });
 const bound = { tenantId: 't1', sessionId: 's1', workspaceId: 'w'.repeat(32) };
 
+describe('the pod of a worktree', () => {
+  it('shows its folder of the volume as the workspace, and the repository where that looks for it', () => {
+    const { spec, metadata } = podOf(request({ volumeName: 'v', bound, subPath: '.margay/worktrees/fix' }), settings);
+    const mounts = spec?.containers[0]?.volumeMounts?.filter(({ name }) => name === 'workspace');
+    expect(mounts).toEqual([
+      { name: 'workspace', mountPath: '/workspace', subPath: '.margay/worktrees/fix' },
+      { name: 'workspace', mountPath: '/.git', subPath: '.git' },
+    ]);
+    expect(metadata?.labels).toMatchObject({ 'margay.dev/workspace-id': bound.workspaceId });
+    expect(spec?.affinity?.podAffinity?.requiredDuringSchedulingIgnoredDuringExecution).toHaveLength(1);
+  });
+});
+
 describe('the pod of a sandbox', () => {
   const { spec, metadata } = podOf(request({ volumeName: 'v' }), settings);
   const [container] = spec?.containers ?? [];

@@ -24,6 +24,8 @@ export interface PodRequest {
   class: SandboxClass;
   /** Absent: its files are a folder of the pod. */
   volumeName?: string | undefined;
+  /** Of a worktree: the folder of the volume that is its workspace. */
+  subPath?: string | undefined;
   /** Absent: it waits for a session. */
   bound?: { tenantId: string; sessionId: string; workspaceId: string } | undefined;
 }
@@ -31,6 +33,8 @@ export interface PodRequest {
 const USER = 1000;
 const GRACE_SECONDS = 90;
 const DRAIN_MS = 60_000;
+/** Together they fit into the grace. */
+const LAST_ARCHIVE_MS = 25_000;
 const STARTUP_TRIES = 120;
 /** The journal takes 256 MiB at most, twice that while it is rewritten. */
 const STATE_SIZE = '600Mi';
@@ -146,7 +150,7 @@ function containerOf(request: PodRequest, settings: PodSettings) {
     readinessProbe: { ...door, periodSeconds: 5 },
     livenessProbe: { ...door, periodSeconds: 10, failureThreshold: 6 },
     volumeMounts: [
-      { name: 'workspace', mountPath: PATHS.root },
+      ...workspaceMounts(request),
       { name: 'state', mountPath: PATHS.state },
       { name: 'results', mountPath: PATHS.results },
       { name: 'attachments', mountPath: PATHS.attachments },
@@ -154,6 +158,15 @@ function containerOf(request: PodRequest, settings: PodSettings) {
       { name: 'tmp', mountPath: PATHS.tmp },
     ],
   };
+}
+
+/** A worktree looks for its repository three folders up, which is the root. */
+function workspaceMounts({ subPath }: PodRequest) {
+  if (subPath === undefined) return [{ name: 'workspace', mountPath: PATHS.root }];
+  return [
+    { name: 'workspace', mountPath: PATHS.root, subPath },
+    { name: 'workspace', mountPath: '/.git', subPath: '.git' },
+  ];
 }
 
 /** Its whole environment; it holds public keys and the pod's own UID, nothing secret. */
@@ -171,6 +184,7 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     MARGAY_SANDBOX_ISOLATION: 'pod',
     MARGAY_SANDBOX_IDLE_EXIT_MS: '0',
     MARGAY_SANDBOX_DRAIN_MS: String(DRAIN_MS),
+    ...(request.volumeName === undefined ? { MARGAY_SANDBOX_LAST_ARCHIVE_MS: String(LAST_ARCHIVE_MS) } : {}),
     MARGAY_SANDBOX_MEMORY_BYTES: String(bytesOf(kind.memory.limit)),
     // One counter would serve all pods of this user on the node; the kubelet limits processes of a pod.
     MARGAY_SANDBOX_PROCESSES: '0',

@@ -52,7 +52,9 @@ export class Pods {
   }
 
   private requestOf(row: SandboxRow): PodRequest {
-    const { tenantId, sessionId, workspaceId } = row;
+    const { tenantId, sessionId, subPath } = row;
+    // All pods of a volume carry the label of the workspace that it belongs to.
+    const workspaceId = row.volumeOf ?? row.workspaceId;
     const bound =
       sessionId !== undefined && workspaceId !== undefined ? { tenantId, sessionId, workspaceId } : undefined;
     return {
@@ -61,6 +63,7 @@ export class Pods {
       className: row.class,
       class: this.context.settings.class(row.class),
       bound,
+      subPath,
     };
   }
 

@@ -44,11 +44,20 @@ export interface SandboxRow {
   tlsCertificate?: string;
   grantKid?: string;
   volume?: VolumeRef;
+  /** Of a worktree: the folder of the volume that is shown, and the workspace whose volume it is. */
+  subPath?: string;
+  volumeOf?: string;
   /** When its pod was made. */
   startedAt?: Date;
   readyAt?: Date;
   claimedAt?: Date;
   lastActiveAt?: Date;
+  /** Where its files end with its pod: when the last archive of them was begun. */
+  savedAt?: Date;
+  /** Why there is no newer one. */
+  unsaved?: string;
+  /** Until then it is not stopped for being idle. */
+  sparedUntil?: Date;
   endedAt?: Date;
   reason?: string;
   /** When a final row goes. */

@@ -118,9 +118,27 @@ export class SandboxRepository {
     return (await this.many(idle, { lastActiveAt: 1 }, 1))[0];
   }
 
+  /** One that was bound since and of which the cluster has yet to hear. */
+  findClaimed(workspaceId: string, since: Date): Promise<SandboxRow | undefined> {
+    return this.one({ state: 'claimed', workspaceId, claimedAt: { $gte: since } });
+  }
+
   async touch(id: string): Promise<void> {
     const bound = { _id: id, state: { $in: [...BOUND_STATES] } };
     await this.rows.updateOne(bound, { $set: { lastActiveAt: new Date() } }).catch(rethrow);
+  }
+
+  async noteSaved(id: string, at: Date): Promise<void> {
+    await this.rows.updateOne({ _id: id }, { $set: { savedAt: at }, $unset: { unsaved: '' } }).catch(rethrow);
+  }
+
+  async noteUnsaved(id: string, reason: string): Promise<void> {
+    await this.rows.updateOne({ _id: id }, { $set: { unsaved: reason } }).catch(rethrow);
+  }
+
+  /** It is not stopped for being idle until then. */
+  async spare(id: string, until: Date): Promise<void> {
+    await this.rows.updateOne({ _id: id }, { $set: { sparedUntil: until } }).catch(rethrow);
   }
 
   private async one(filter: Filter<SandboxRow>): Promise<SandboxRow | undefined> {

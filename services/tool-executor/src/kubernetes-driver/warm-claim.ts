@@ -12,9 +12,15 @@ import { claimKeyOf, type SandboxRow } from './sandbox-row';
 import type { WorkspaceRow } from './workspace.repository';
 
 /** Those who claim at once choose among so many, so that few of them meet. */
-const CANDIDATES = 8;
+export const CANDIDATES = 8;
 const TRIES = 5;
 const LABEL_TRIES = 3;
+
+/** Sandboxes that wait, and which of its session's one of them would be. */
+export interface WarmOutlook {
+  warm: readonly SandboxRow[];
+  attempt: number;
+}
 
 /** Binds a waiting sandbox to a session (cluster §1.3). */
 export class WarmClaim {
@@ -23,15 +29,26 @@ export class WarmClaim {
     private readonly endings: Endings,
   ) {}
 
+  /** What binding one has to know, read while nothing is decided yet. */
+  async lookAhead({ tenantId, sessionId }: ClaimRequest, className: string): Promise<WarmOutlook> {
+    const { sandboxes, settings } = this.context;
+    if (settings.class(className).warm.max === 0) return { warm: [], attempt: 0 };
+    const [warm, latest] = await Promise.all([
+      sandboxes.oldestWarm(settings.poolOf(className), CANDIDATES),
+      sandboxes.findLatest(tenantId, sessionId),
+    ]);
+    return { warm, attempt: (latest?.attempt ?? 0) + 1 };
+  }
+
   /** @returns the row, bound in the store; `taken`: the session has one; undefined: none was to be had */
-  async bind(request: ClaimRequest, workspace: WorkspaceRow): Promise<SandboxRow | 'taken' | undefined> {
+  async bind(
+    request: ClaimRequest,
+    workspace: WorkspaceRow,
+    { warm, attempt }: WarmOutlook,
+  ): Promise<SandboxRow | 'taken' | undefined> {
     const { sandboxes, settings } = this.context;
     const { tenantId, sessionId } = request;
     const specHash = settings.specHashOf(workspace.class);
-    const [warm, attempt] = await Promise.all([
-      sandboxes.oldestWarm(settings.poolOf(workspace.class), CANDIDATES),
-      this.nextAttempt(request),
-    ]);
     const usable = warm.filter((row) => row.specHash === specHash && this.isThere(row));
     for (let left = TRIES; left > 0 && usable.length > 0; left -= 1) {
       const [row] = usable.splice(randomInt(usable.length), 1) as [SandboxRow];
@@ -54,36 +71,55 @@ export class WarmClaim {
     return undefined;
   }
 
-  /** Tells the sandbox and the cluster whose it is. @returns the ready row; undefined: it was lost on the way */
+  /**
+   * Tells the sandbox and the cluster whose it is. Calls may go once the sandbox knows; the labels and the record follow.
+   * @returns the row; undefined: it was lost on the way
+   */
   async finish(row: SandboxRow, request: ClaimRequest): Promise<SandboxRow | undefined> {
-    const { sandboxes, settings, logger } = this.context;
-    const told = await Promise.allSettled([
-      request.greet(refOf(row), endpointOf(row)),
-      this.label(row),
-      this.giveVolume(row),
-    ]);
+    const labelled = this.label(row).then(
+      () => undefined,
+      (error: unknown) => error ?? new Error('the pod could not be labelled'),
+    );
+    const told = await Promise.allSettled([request.greet(refOf(row), endpointOf(row)), this.giveVolume(row)]);
     const failed = told.find((one) => one.status === 'rejected');
-    if (failed) {
-      if (isStale(failed.reason)) throw failed.reason;
-      logger.warn({ sandboxId: row._id, err: failed.reason }, 'a waiting sandbox could not be claimed');
-      await this.endings.end(row, 'lost', 'claim_failed');
-      return undefined;
+    if (!failed) {
+      void this.settle(row, labelled);
+      return row;
     }
-    await faultPoint('sandbox.before-ready', () => detailOf(row));
-    const ready = await sandboxes.change(row, { state: 'ready', readyAt: new Date(), grantKid: settings.grantKid });
-    if (typeof ready === 'string') return undefined;
-    await faultPoint('sandbox.after-ready', () => detailOf(row));
-    void this.labelVolume(ready);
-    return ready;
+    await labelled;
+    if (isStale(failed.reason)) throw failed.reason;
+    await this.giveUp(row, failed.reason);
+    return undefined;
+  }
+
+  /** While the API server is away the row stays `claimed`; whoever claims or collects then goes on with it. */
+  private async settle(row: SandboxRow, labelled: Promise<unknown>): Promise<void> {
+    const { sandboxes, settings, logger } = this.context;
+    try {
+      const error = await labelled;
+      if (error !== undefined) {
+        if (!isUnavailable(error)) return await this.giveUp(row, error);
+        logger.warn({ sandboxId: row._id, err: error }, 'a claimed pod could not be labelled yet');
+        return;
+      }
+      await faultPoint('sandbox.before-ready', () => detailOf(row));
+      const ready = await sandboxes.change(row, { state: 'ready', readyAt: new Date(), grantKid: settings.grantKid });
+      if (typeof ready === 'string') return;
+      await faultPoint('sandbox.after-ready', () => detailOf(row));
+      await this.labelVolume(ready);
+    } catch (error) {
+      logger.warn({ sandboxId: row._id, err: error }, 'a claim was not recorded to its end');
+    }
+  }
+
+  private async giveUp(row: SandboxRow, error: unknown): Promise<void> {
+    this.context.logger.warn({ sandboxId: row._id, err: error }, 'a waiting sandbox could not be claimed');
+    await this.endings.end(row, 'lost', 'claim_failed');
   }
 
   private isThere({ podName, podUid }: SandboxRow): boolean {
     const metadata = this.context.pods.get(podName)?.metadata;
     return metadata?.uid === podUid && metadata?.deletionTimestamp === undefined;
-  }
-
-  private async nextAttempt({ tenantId, sessionId }: ClaimRequest): Promise<number> {
-    return ((await this.context.sandboxes.findLatest(tenantId, sessionId))?.attempt ?? 0) + 1;
   }
 
   /** The pod may change meanwhile, e.g. its conditions; it must not become another one. */
@@ -129,6 +165,10 @@ function isLabelled(pod: Pod | undefined, labels: Record<string, string>): boole
 
 function isChanged(error: unknown): boolean {
   return isMargayError(error) && error.reason === 'changed';
+}
+
+function isUnavailable(error: unknown): boolean {
+  return isMargayError(error) && error.code === 'UNAVAILABLE';
 }
 
 /** A later owner came meanwhile: the sandbox is theirs. */

@@ -8,23 +8,50 @@ export interface WorkspaceVolume {
   pvcUid: string;
 }
 
+/** The newest archive of its files. */
+export interface WorkspaceSnapshot {
+  n: number;
+  at: Date;
+  bytes: number;
+  sha256: string;
+  revision: string;
+}
+
+/** The one sandbox that has the files, where they are on no volume. */
+export interface WorkspaceHolder {
+  sandboxId: string;
+  sessionId: string;
+  /** From then on its files are those of the workspace. */
+  restoredAt?: Date;
+  /** The holder before it ended with files that nobody had saved. */
+  wasLost: boolean;
+}
+
 /** One row of the collection `workspaces` (cluster §2.1): where a session's or project's files lie. */
 export interface WorkspaceRow {
   /** 32 hex digits. */
   _id: string;
   tenantId: string;
-  /** `s/<session>`, or `p/<project>` for all its sessions; unique within a tenant. */
+  /** `s/<session>`, `p/<project>` for all its sessions, or `w/<project>:<worktree>`; unique within a tenant. */
   key: string;
+  /** A worktree has no volume of its own, but this folder of its project's. */
+  parentId?: string;
+  subPath?: string;
   class: string;
   storage: 'volume' | 'snapshot';
   state: 'new' | 'live';
   volume?: WorkspaceVolume;
+  snapshot?: WorkspaceSnapshot;
+  holder?: WorkspaceHolder;
+  /** The workspace whose files it began with. */
+  forkedFrom?: string;
   createdAt: Date;
   lastUsedAt: Date;
   rev: number;
 }
 
-const PROJECT_KEY = 'p/';
+/** `p/<project>` and `w/<project>:<worktree>`. */
+const PROJECT_KEY = /^[pw]\/([0-9a-f]{32})(:|$)/;
 
 /** The collection `workspaces`, as far as sandboxes need it. */
 export class WorkspaceRepository {
@@ -36,7 +63,11 @@ export class WorkspaceRepository {
   }
 
   /** The workspace with this key, made if there is none. */
-  async obtain(tenantId: string, key: string, made: Pick<WorkspaceRow, 'class' | 'storage'>): Promise<WorkspaceRow> {
+  async obtain(
+    tenantId: string,
+    key: string,
+    made: Pick<WorkspaceRow, 'class' | 'storage' | 'snapshot' | 'forkedFrom' | 'parentId' | 'subPath'>,
+  ): Promise<WorkspaceRow> {
     const _id = workspaceIdOf(tenantId, key);
     const now = new Date();
     const fresh = { tenantId, key, ...made, state: 'new' as const, createdAt: now, rev: 1 };
@@ -47,6 +78,14 @@ export class WorkspaceRepository {
     } catch (error) {
       // Of two first ones at once the loser finds the winner's row.
       if (isDuplicateKey(error)) return this.obtain(tenantId, key, made);
+      throw translateStoreError(error);
+    }
+  }
+
+  async find(tenantId: string, id: string): Promise<WorkspaceRow | undefined> {
+    try {
+      return (await this.rows.findOne({ _id: id, tenantId })) ?? undefined;
+    } catch (error) {
       throw translateStoreError(error);
     }
   }
@@ -72,7 +111,7 @@ export class WorkspaceRepository {
   async findProject(tenantId: string, id: string): Promise<string | undefined> {
     try {
       const row = await this.rows.findOne({ _id: id, tenantId });
-      return row?.key.startsWith(PROJECT_KEY) ? row.key.slice(PROJECT_KEY.length) : undefined;
+      return PROJECT_KEY.exec(row?.key ?? '')?.[1];
     } catch (error) {
       throw translateStoreError(error);
     }

@@ -1,8 +1,12 @@
+import path from 'node:path';
 import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
 import type { Isolation } from '../driver/sandbox-driver';
+import { ArchivedInventory } from '../snapshots/archived-inventory';
+import { FileArchiveStore } from '../snapshots/file-archive-store';
+import { Snapshots } from '../snapshots/snapshots';
 import { ProcessDriver } from './process-driver';
 
 /** A sandbox whose executor is gone ends a while after it would have been stopped. */
@@ -29,9 +33,12 @@ export async function openProcess(config: ToolExecutorConfig, trust: string, log
     idleExitMs: config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000 + IDLE_EXIT_MARGIN_MS,
     logger,
   });
-  const { isolation, warning, ledger, inventory } = driver;
+  const { isolation, warning, ledger } = driver;
+  const store = new FileArchiveStore(path.join(config.MARGAY_HOME, 'archives'));
+  const snapshots = new Snapshots({ store, logger });
+  const inventory = new ArchivedInventory(driver.inventory, snapshots);
   if (warning !== undefined) refuseOpenDoors(config, isolation);
-  return { driver, ledger, inventory, name: 'process', warning, close: () => driver.close() };
+  return { driver, ledger, inventory, name: 'process', snapshots, warning, close: () => driver.close() };
 }
 
 /** Without a real sandbox the platform is for the person at this machine only. */

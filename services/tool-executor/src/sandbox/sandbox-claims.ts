@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { EventInput } from '@margay/contracts';
 import { FailedPreconditionError, isMargayError, UnavailableError } from '@margay/errors';
 import type { Logger } from '@margay/platform';
 import { FIRST_EPOCH, isLowerEpoch, type Epoch } from '../driver/epoch';
@@ -13,6 +14,7 @@ import type {
 } from '../driver/sandbox-driver';
 import type { SandboxLedger } from '../driver/sandbox-ledger';
 import { SandboxConnection } from './sandbox-connection';
+import type { SandboxConnections } from './sandbox-connections';
 import type { SandboxGrants } from './sandbox-grants';
 
 export interface LiveSandbox {
@@ -23,6 +25,8 @@ export interface LiveSandbox {
   workspaceKey: string;
   activeCalls: number;
   lastUsedAt: number;
+  /** What its run has yet to be told of its workspace. */
+  notices: EventInput[];
   /** Another one has taken its place; it ends with its last call. */
   isRetired: boolean;
 }
@@ -37,6 +41,8 @@ export interface SandboxClaimsOptions {
   ledger: SandboxLedger;
   grants: SandboxGrants;
   logger: Logger;
+  /** Where some are opened beforehand. */
+  connections?: SandboxConnections | undefined;
   /** Milliseconds of a clock that never jumps. */
   now: () => number;
 }
@@ -124,7 +130,8 @@ export class SandboxClaims {
 
   /** Greets it at that epoch, which binds it to its session. */
   async connect(ref: SandboxRef, endpoint: SandboxEndpoint, epoch: Epoch): Promise<LiveSandbox> {
-    const connection = await SandboxConnection.open(endpoint);
+    const { connections = SandboxConnection } = this.options;
+    const connection = await connections.open(endpoint);
     try {
       const incarnation = await connection.hello(await this.adminToken(ref, endpoint.audience, epoch));
       return {
@@ -134,6 +141,7 @@ export class SandboxClaims {
         workspaceKey: '',
         activeCalls: 0,
         lastUsedAt: this.options.now(),
+        notices: [],
         isRetired: false,
       };
     } catch (error) {

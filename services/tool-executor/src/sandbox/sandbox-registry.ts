@@ -6,6 +6,7 @@ import type { ClaimPath, Isolation, Refusal, ReleaseOptions, SandboxDriver } fro
 import type { SandboxLedger } from '../driver/sandbox-ledger';
 import { UTILITY_IDLE_MS, utilityWorkspaceOf, workspaceKeyOf, type ClaimWorkspace } from '../driver/workspace-key';
 import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
+import type { SandboxConnections } from './sandbox-connections';
 import type { SandboxGrants } from './sandbox-grants';
 import type { SandboxPreparation } from './sandbox-preparation';
 import { Preparations } from './preparations';
@@ -40,6 +41,7 @@ export interface SandboxRegistryOptions {
   logger: Logger;
   observer?: SandboxObserver;
   preparation?: SandboxPreparation | undefined;
+  connections?: SandboxConnections | undefined;
   /** Told of each sandbox that comes into use here. */
   onClaimed?: (sandbox: LiveSandbox) => void;
   /** Milliseconds of a clock that never jumps. */

@@ -125,6 +125,11 @@ export class Snapshots {
     return newest;
   }
 
+  /** One that is nobody's. */
+  remove(archive: Archive): Promise<void> {
+    return this.options.store.remove(archive);
+  }
+
   async removeAll(owner: ArchiveOwner): Promise<void> {
     // The newest first: what is left of a chain, should this be broken off, is whole.
     for (const archive of (await this.list(owner)).reverse()) await this.options.store.remove(archive);

@@ -13,7 +13,7 @@ import { LABEL, selectorOf } from '../kubernetes-driver/labels';
 import { PoolSettings } from '../kubernetes-driver/pool-settings';
 import type { SandboxContext } from '../kubernetes-driver/sandbox-context';
 import { SandboxRepository } from '../kubernetes-driver/sandbox.repository';
-import { WorkspaceRepository } from '../kubernetes-driver/workspace.repository';
+import { WorkspaceRepository, type WorkspaceRow } from '../kubernetes-driver/workspace.repository';
 import type { SandboxRow } from '../kubernetes-driver/sandbox-row';
 import { FakeCluster, type FakeObject } from './fake-cluster';
 import { FakeKubelet } from './fake-kubelet';
@@ -32,7 +32,10 @@ export class ClusterFixture {
   private mongo?: MongoConnection;
   private address = '';
 
-  constructor(private readonly firstAddress: number) {}
+  constructor(
+    private readonly firstAddress: number,
+    private readonly storage: 'volume' | 'snapshot' = 'volume',
+  ) {}
 
   async start(): Promise<this> {
     this.address = await this.cluster.start();
@@ -73,6 +76,8 @@ export class ClusterFixture {
   startKubelet(bundle: string): void {
     const { folder, firstAddress, cluster } = this;
     this.kubelet ??= new FakeKubelet(cluster, { folder, bundle, firstAddress });
+    // Pods may have been made before.
+    this.kubelet.goOn();
   }
 
   /** The driver's parts on this cluster and store, none of them running. */
@@ -97,6 +102,12 @@ export class ClusterFixture {
 
   rows(): Promise<SandboxRow[]> {
     return this.mongo?.connection.db?.collection<SandboxRow>('sandboxes').find().toArray() as Promise<SandboxRow[]>;
+  }
+
+  workspaces(): Promise<WorkspaceRow[]> {
+    return this.mongo?.connection.db?.collection<WorkspaceRow>('workspaces').find().toArray() as Promise<
+      WorkspaceRow[]
+    >;
   }
 
   podsOf(sessionId: string): FakeObject[] {
@@ -144,7 +155,7 @@ export class ClusterFixture {
       memory: { request: '64Mi', limit: '512Mi' },
       workspace: '1Gi',
       scratch: '1Gi',
-      storage: 'volume',
+      storage: this.storage,
       egress: 'none',
       warm: { min: warm, max: warm },
     };

@@ -5,6 +5,7 @@ import type { FakeCluster, FakeObject } from './fake-cluster';
 
 interface ContainerSpec {
   env: { name: string; value?: string }[];
+  volumeMounts: { name: string; mountPath: string; subPath?: string }[];
 }
 interface VolumeSpec {
   name: string;
@@ -78,10 +79,11 @@ export class FakeKubelet {
     this.cluster.setStatus(pod, { phase: 'Running', podIP: ip, containerStatuses });
   }
 
-  private environmentOf(pod: FakeObject, { env }: ContainerSpec): Record<string, string> {
+  private environmentOf(pod: FakeObject, { env, volumeMounts }: ContainerSpec): Record<string, string> {
     const own = path.join(this.options.folder, pod.metadata.uid);
     const claim = (pod.spec['volumes'] as VolumeSpec[]).find(({ name }) => name === 'workspace')?.persistentVolumeClaim;
-    const workspace = claim ? path.join(this.options.folder, claim.claimName) : path.join(own, 'workspace');
+    const { subPath = '' } = volumeMounts.find(({ mountPath }) => mountPath === '/workspace') ?? {};
+    const workspace = claim ? path.join(this.options.folder, claim.claimName, subPath) : path.join(own, 'workspace');
     const folders = {
       MARGAY_SANDBOX_STATE_DIR: 'state',
       MARGAY_SANDBOX_SPILL_DIR: 'results',

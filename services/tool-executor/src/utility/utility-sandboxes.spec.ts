@@ -8,6 +8,7 @@ class FakeRegistry {
   readonly released: string[] = [];
   readonly forsaken: LiveSandbox[] = [];
   inUse = 0;
+  residentId: string | undefined;
   open: Promise<void> = Promise.resolve();
 
   async obtain(wish: SandboxWish): Promise<LiveSandbox> {
@@ -24,6 +25,15 @@ class FakeRegistry {
 
   async ownerToken(): Promise<string> {
     return 'token';
+  }
+
+  async residentOf(): Promise<string | undefined> {
+    return this.residentId;
+  }
+
+  async reach(tenantId: string, sessionId: string): Promise<LiveSandbox> {
+    const ref = { sandboxId: 'theirs', tenantId, sessionId };
+    return { ref, connection: {}, incarnation: 'i2' } as unknown as LiveSandbox;
   }
 
   async release(_tenantId: string, sessionId: string): Promise<void> {
@@ -67,6 +77,13 @@ it('says that the workspace is starting when its sandbox takes long, and uses it
   await expect(early).rejects.toMatchObject({ reason: 'workspace_starting', httpStatus: 503, retryAfterMs: 5_000 });
   arrive();
   expect(await utilities.use(project, async () => 'done')).toBe('done');
+});
+
+it('works in the sandbox of the session that alone has the files', async () => {
+  const registry = new FakeRegistry();
+  registry.residentId = 's7';
+  expect(await new UtilitySandboxes(registry).use(project, async ({ sessionId }) => sessionId)).toBe('s7');
+  expect(registry.wishes).toEqual([]);
 });
 
 it('lets go of a sandbox that does not answer', async () => {

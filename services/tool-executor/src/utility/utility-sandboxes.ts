@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RunGrant } from '@margay/contracts';
 import { isMargayError, UnavailableError } from '@margay/errors';
-import { utilitySessionOf, workspaceIdOf, workspaceKeyOf } from '../driver/workspace-key';
+import { utilitySessionOf, utilityWorkspaceOf, workspaceIdOf, workspaceKeyOf } from '../driver/workspace-key';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { SandboxRegistry, SandboxWish } from '../sandbox/sandbox-registry';
 
@@ -33,7 +33,10 @@ const RETRY_AFTER_MS = 5_000;
  */
 export class UtilitySandboxes {
   constructor(
-    private readonly registry: Pick<SandboxRegistry, 'obtain' | 'use' | 'ownerToken' | 'release' | 'forsake'>,
+    private readonly registry: Pick<
+      SandboxRegistry,
+      'obtain' | 'use' | 'ownerToken' | 'release' | 'forsake' | 'reach' | 'residentOf'
+    >,
     private readonly waitMs = WAIT_MS,
   ) {}
 
@@ -61,7 +64,10 @@ export class UtilitySandboxes {
   }
 
   private async obtain(of: UtilityWorkspace): Promise<LiveSandbox> {
-    const claim = this.registry.obtain(wishOf(of));
+    const wish = wishOf(of);
+    const resident = await this.resident(wish);
+    if (resident) return resident;
+    const claim = this.registry.obtain(wish);
     const timer = new AbortController();
     const late = delay(this.waitMs, undefined, { signal: timer.signal, ref: false });
     late.catch(() => undefined); // stopped below
@@ -75,6 +81,13 @@ export class UtilitySandboxes {
     throw new UnavailableError('workspace_starting', 'The workspace is being opened; ask again in a moment.', {
       retryAfterMs: RETRY_AFTER_MS,
     });
+  }
+
+  /** Where one sandbox alone has the files, the work is done in that. */
+  private async resident({ tenantId, sessionId }: SandboxWish): Promise<LiveSandbox | undefined> {
+    const resident = await this.registry.residentOf(tenantId, utilityWorkspaceOf(sessionId) ?? '');
+    if (resident === undefined || resident === sessionId) return undefined;
+    return this.registry.reach(tenantId, resident);
   }
 }
 
