@@ -66,12 +66,12 @@ async function lookAround(around: Around): Promise<Finding[]> {
   const questions = await questionsFor(around.config);
   const startedAt = performance.now();
   try {
-    const report = await report(around, sessionId, questions);
+    const found = await report(around, sessionId, questions);
     const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
     return [
       ok('cluster.sandbox', `a sandbox started, looked around and answered in ${seconds} s`),
-      ...probeFindings(report, questions),
-      await doorFinding(report.addresses),
+      ...probeFindings(found, questions),
+      await doorFinding(found.addresses),
     ];
   } finally {
     const principal = systemPrincipal('session', TENANT);
@@ -110,7 +110,7 @@ async function report(around: Around, sessionId: string, questions: ProbeQuestio
   }
 }
 
-function failed(what: string): UnavailableError {
+function failed(what: string): Error {
   return new UnavailableError('probe_failed', `the program that looks around in the sandbox ended with ${what}`);
 }
 
