@@ -98,6 +98,11 @@ start_node() {
 trap stop_all TERM INT
 mkdir -p "$STATE"/{pki,log,sysctl,cni,volumes} "$RUN"
 for tree in $(cgroup_trees); do mkdir -p "$tree$CGROUP"; done
+# A cgroup counts as one process: all pods together would get next to nothing beside a busy machine's own work.
+for tree in $(cgroup_trees); do
+  [ ! -w "$tree$CGROUP/cpu.shares" ] || echo 8192 >"$tree$CGROUP/cpu.shares"
+  [ ! -w "$tree$CGROUP/cpu.weight" ] || echo 800 >"$tree$CGROUP/cpu.weight"
+done
 prepare_mounts
 prepare_network
 cd "$STATE/pki" || exit 1
