@@ -76,7 +76,10 @@ export class ExecutorPods {
   /** Starts one and connects to it. */
   async start(name: string, environment: Record<string, string> = {}): Promise<RunningExecutor> {
     await this.cluster.apply(this.pod(name, environment));
-    await this.cluster.waitFor(this.home, `pod/${name}`, 'condition=Ready');
+    await this.cluster.waitFor(this.home, `pod/${name}`, 'condition=Ready').catch(async (cause: unknown) => {
+      const said = await this.cluster.kubectl(['-n', this.home, 'logs', name, '--tail=5']);
+      throw new Error(`${name} does not start: ${said}`, { cause });
+    });
     const forward = await openForward(this.cluster, this.home, name, [GRPC_PORT, MANAGEMENT_PORT]);
     this.forwards.push(forward);
     const [grpc = 0, management = 0] = forward.ports;

@@ -235,7 +235,8 @@ describe('tool-executor killed at a step of a claim', () => {
     await soon('one waits', async () => expect(await warmCount(metrics)).toBe(1), 120_000);
     const sessionId = nameOf(point, 'warm');
     const { client } = await warm.start(sessionId, { MARGAY_FAULT_POINTS: `${point}=kill?${sessionId}` });
-    await expect(warm.shell(client, sessionId, 'true')).rejects.toThrow();
+    // Its call goes before the claim is written down.
+    await expect(warm.shell(client, sessionId, 'sleep 20')).rejects.toThrow();
     await warm.end(keeper, sessionId);
     await soon('nothing is left', async () => expect(await warm.labelled(sessionId)).toEqual([]), 70_000);
   });

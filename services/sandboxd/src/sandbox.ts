@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EffectClass, type contentPb, type SandboxGrant, type sandboxdPb } from '@margay/contracts';
 import { FailedPreconditionError, InvalidArgumentError, PermissionDeniedError, UnavailableError } from '@margay/errors';
-import { PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@margay/toolbox';
+import { OutputLog, PathPolicy, ShellHost, Toolbox, killTree, type ShellLimits } from '@margay/toolbox';
 import { CallTable } from './calls/call-table';
 import { Content } from './content/content';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
@@ -39,6 +39,7 @@ const VERSION = '0.1.0';
 const MAX_GRACE_MS = 1_000;
 /** A cancel waits a second for its fence before it is answered. */
 const FENCE_GRACE_MS = 500;
+const SELF_TEST_MS = 10_000;
 
 /** The daemon without its socket: admission by grants and epochs, exactly-once calls, and their end. */
 export class Sandbox {
@@ -109,6 +110,15 @@ export class Sandbox {
 
   get incarnation(): string {
     return this.state.incarnation;
+  }
+
+  /** Runs a command the way calls do: they find everything loaded, or the daemon does not start. */
+  async selfTest(): Promise<void> {
+    const call = { callId: 'self-test', signal: AbortSignal.timeout(SELF_TEST_MS), output: new OutputLog() };
+    const { exitCode, result } = await this.toolbox.execute('aider_shell_tool', { command: 'exit 0' }, call);
+    await call.output.close();
+    if (exitCode !== 0)
+      throw new UnavailableError('self_test', `A command cannot be run in this sandbox: ${JSON.stringify(result)}`);
   }
 
   /** Milliseconds since the last call ended; 0 while one runs. */

@@ -83,7 +83,10 @@ export async function startSandboxd(config: SandboxdConfig): Promise<RunningSand
   }, IDLE_CHECK_MS);
   // A killed daemon leaves its socket file behind.
   if (socket !== undefined) rmSync(socket, { force: true });
-  else await selfTest(config);
+  else {
+    await selfTest(config);
+    await sandbox.selfTest();
+  }
   await server.start();
   return { ended, close, drain };
 }
