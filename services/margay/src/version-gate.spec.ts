@@ -8,6 +8,8 @@ let answer: () => Promise<Neighbours>;
 let left: boolean[];
 let gate: VersionGate;
 
+afterEach(() => gate.stop());
+
 beforeEach(() => {
   [answer, left] = [async () => ({ ...nobody, lowestSessionVersion: '1.1.0' }), []];
   const beat = (leaves: boolean) => {
@@ -60,12 +62,23 @@ describe('the gate of versions', () => {
     gate.check();
   });
 
-  it('leaves it to other checks when nobody answers', async () => {
-    answer = async () => ({ ...nobody, lowestSessionVersion: '1.0.0' });
+  it('is closed until session has answered for the first time', async () => {
+    answer = () => Promise.reject(new UnavailableError('away', 'nobody is there'));
+    await gate.start();
+    expect(() => gate.check()).toThrow(/session has not said yet which versions live/);
+    expect(gate.isClosed).toBe(true);
+    answer = async () => nobody;
     await gate.ask();
+    gate.check();
+  });
+
+  it.each(['1.1.0', '1.0.0'])('holds on to what it heard last, version %s, while nobody answers', async (version) => {
+    answer = async () => ({ ...nobody, lowestSessionVersion: version });
+    await gate.ask();
+    const wasClosed = gate.isClosed;
     answer = () => Promise.reject(new UnavailableError('away', 'nobody is there'));
     await gate.ask();
-    expect(gate.isClosed).toBe(false);
+    expect(gate.isClosed).toBe(wasClosed);
   });
 
   it('says that it leaves', async () => {

@@ -36,10 +36,11 @@ const NOBODY: Neighbours = { lowestSessionVersion: '', olderServer: '', newerCli
 
 /**
  * Keeps a process out of service whose turn in an upgrade or a roll-back has not come: it may ask an older server for what
- * that one does not know, or be asked by a newer client. Where nobody answers other checks say so.
+ * that one does not know, or be asked by a newer client. Until session has answered once nobody knows; while it does not
+ * answer later, what it said last counts.
  */
 export class VersionGate {
-  private neighbours = NOBODY;
+  private neighbours?: Neighbours;
   /** It has been in service once: then its own clients need it, and newer ones wait by themselves. */
   private isInService = false;
   private timer?: NodeJS.Timeout;
@@ -51,11 +52,16 @@ export class VersionGate {
   ) {}
 
   get isClosed(): boolean {
-    return this.waitsFor !== '';
+    return !this.neighbours || this.waitsFor !== '';
   }
 
   /** @throws UnavailableError `version` */
   check(): void {
+    if (!this.neighbours)
+      throw new UnavailableError(
+        'version',
+        `session has not said yet which versions live; ${this.version} waits for it`,
+      );
     const { waitsFor } = this;
     if (waitsFor !== '')
       throw new UnavailableError('version', `${waitsFor} still lives; ${this.version} waits until it is replaced`);
@@ -80,13 +86,13 @@ export class VersionGate {
     } catch (error) {
       // A replica from before there were beats.
       const isOld = isMargayError(error) && error.code === 'UNIMPLEMENTED';
-      this.neighbours = isOld ? { ...NOBODY, lowestSessionVersion: '0.0.0' } : NOBODY;
+      if (isOld) this.neighbours = { ...NOBODY, lowestSessionVersion: '0.0.0' };
       this.logger.debug({ err: error }, 'session was not told that this process lives');
     }
   }
 
   private get waitsFor(): string {
-    const { lowestSessionVersion: lowest, olderServer, newerClient } = this.neighbours;
+    const { lowestSessionVersion: lowest, olderServer, newerClient } = this.neighbours ?? NOBODY;
     if (lowest !== '' && compareVersions(lowest, this.version) < 0) return `a session replica of version ${lowest}`;
     return olderServer || (this.isInService ? '' : newerClient);
   }
