@@ -23,7 +23,9 @@ import { SessionController } from './session/session.controller';
 import { SessionService } from './session/session.service';
 import { VerifyController } from './session/verify.controller';
 import { StreamController } from './stream/stream.controller';
+import { SandboxController } from './sandboxes/sandbox.controller';
 import { SystemController } from './system/system.controller';
+import { WorkspaceController } from './workspaces/workspace.controller';
 
 export const CONTROLLERS = [
   SessionController,
@@ -36,6 +38,8 @@ export const CONTROLLERS = [
   AttachmentController,
   FilesController,
   ProjectController,
+  WorkspaceController,
+  SandboxController,
   WorktreeController,
   BindingController,
   CatalogController,

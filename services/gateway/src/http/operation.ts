@@ -44,6 +44,8 @@ export interface Operation {
   errors: ErrorShape;
   /** Of a multipart body; absent: as all bodies. */
   uploadMaxBytes?: number;
+  /** Bodies of these types reach the handler as they come, whatever their size. */
+  streams?: readonly string[];
   /** An unknown session is told as a bare message, as the reference does here. */
   hasPlainNotFound?: boolean;
   query?: z.ZodObject;

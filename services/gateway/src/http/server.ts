@@ -8,11 +8,13 @@ import type { GatewayMetrics } from '../metrics';
 import { refuseBrokenRequest, requirePlainBody } from './broken-requests';
 import type { ErrorFilter } from './error.filter';
 import { operationOf } from './operation';
+import { STREAMED_TYPES, streamOf } from './streamed-body';
 import { readUpload } from './upload';
 import { traceRequests } from './trace-requests';
 
 const BODY_MAX_BYTES = 1_000_000;
-const REQUEST_TIMEOUT_MS = 120_000;
+/** Archives of gigabytes come by slow lines; what has no body, or a small one, gives nobody a hold on the server. */
+const REQUEST_TIMEOUT_MS = 900_000;
 /** As long as a request line can be: ids of another form are judged by the routes. */
 const PARAMETER_MAX_CHARS = 16_384;
 const PREFLIGHT_SECONDS = 600;
@@ -90,6 +92,10 @@ export function addHooks(fastify: FastifyInstance, { admission, metrics, logger 
   fastify.addContentTypeParser('multipart/form-data', (request: FastifyRequest, payload: IncomingMessage) =>
     readUpload(request, payload, BODY_MAX_BYTES),
   );
+  fastify.addContentTypeParser(STREAMED_TYPES, async (request: FastifyRequest, payload: IncomingMessage) => {
+    const isStreamed = operationOf(request)?.streams !== undefined;
+    return isStreamed ? streamOf(request, payload) : readUpload(request, payload, BODY_MAX_BYTES);
+  });
   traceRequests(fastify);
   fastify.addHook('onRequest', async (request) => admission.admit(request));
   fastify.addHook('onSend', (request, reply, _payload, done) => {

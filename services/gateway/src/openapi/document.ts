@@ -10,6 +10,8 @@ const EXAMPLE_IDS: Record<string, string> = {
   worktree_id: 'wt:7f9c1e02a35b4d6e8f0011223344aabb:feature',
   name: 'search-key',
   call_id: '0f8fad5bd9cb469fa165708677289501.2.1.0',
+  workspace_id: '3c8e5f0a9d2b47e6a1b2c3d4e5f60718',
+  sandbox_id: '5f2b8c0d1e3a4f6b7c8d',
   blob_id: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
 };
 
@@ -67,9 +69,7 @@ function describe(operation: Operation): JsonObject {
     ...(scope === 'public' || scope === 'optional' ? { security: scope === 'public' ? [] : [{}, { apiKey: [] }] } : {}),
     parameters: [...pathParameters(path), ...parameters(operation, 'query'), ...parameters(operation, 'header')],
     ...(operation.uploadMaxBytes === undefined ? {} : { requestBody: uploadBody() }),
-    ...(body
-      ? { requestBody: { content: { 'application/json': { schema: inputSchema(body), example: sample.body } } } }
-      : {}),
+    ...(body ? { requestBody: { content: { ...jsonBody(body, sample.body), ...streamBodies(operation) } } } : {}),
     responses: responsesOf(operation),
   };
 }
@@ -78,6 +78,14 @@ function uploadBody(): JsonObject {
   const file = { type: 'string', contentMediaType: 'application/octet-stream' };
   const properties = { files: { type: 'array', items: file }, model: { type: 'string' } };
   return { content: { 'multipart/form-data': { schema: { type: 'object', properties, required: ['files'] } } } };
+}
+
+function jsonBody(schema: z.ZodType, example: unknown): JsonObject {
+  return { 'application/json': { schema: inputSchema(schema), example } };
+}
+
+function streamBodies({ streams = [] }: Operation): JsonObject {
+  return Object.fromEntries(streams.map((type) => [type, { schema: { type: 'string', contentMediaType: type } }]));
 }
 
 function operationId(method: string, path: string): string {

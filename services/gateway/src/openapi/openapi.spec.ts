@@ -89,6 +89,7 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
   await session.accept(ended, 'go');
   await session.claim(ended);
   await session.finish(ended);
+  harness.workspaces.sandboxSession = await session.createSession();
   const made: Record<string, string> = {
     '{session_id}': await session.createSession(),
     '{asking_session_id}': asking,
@@ -96,6 +97,8 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
     '{ended_session_id}': ended,
     '{project_id}': session.projectId,
     '{worktree_id}': `wt:${session.projectId}:gone`,
+    '{workspace_id}': harness.workspaces.workspaceId,
+    '{sandbox_id}': harness.workspaces.sandboxId,
     '{secret_name}': secretFor(harness, method),
     '{blob_id}': await harness.session.blobs.put('default', Buffer.from('x'.repeat(500))),
   };

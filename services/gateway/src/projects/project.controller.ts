@@ -15,8 +15,12 @@ const CreateBody = z.object({
   description: text('description').nullish(),
   path: text('path').nullish().describe('refused: Margay keeps the files itself'),
   content: z
-    .object({ kind: text('content.kind').describe('empty') }, "Invalid input: 'content' must be an object")
-    .nullish(),
+    .looseObject(
+      { kind: text('content.kind').describe('empty, clone, upload or template') },
+      "Invalid input: 'content' must be an object",
+    )
+    .nullish()
+    .describe('what the files begin with, see docs/workspaces.md'),
 });
 const UpdateBody = z.object({ name: text('name').nullish(), description: text('description').nullish() });
 
@@ -43,7 +47,7 @@ export class ProjectController {
     ...OF_PROJECTS,
     method: 'POST',
     path: '/api/v_projects',
-    summary: 'Create a project whose files Margay keeps, empty',
+    summary: 'Create a project whose files Margay keeps: empty, cloned, uploaded or from a template',
     scope: 'projects.write',
     headers: RepeatHeaders,
     body: CreateBody,
@@ -56,7 +60,8 @@ export class ProjectController {
     @FromHeaders() { idempotencyKey }: DriveFacts,
   ): Promise<Answer> {
     const told = { name: name ?? '', description: description ?? '', path: path ?? '' };
-    const request = { ...told, contentKind: content?.kind ?? '', idempotencyKey };
+    const contentJson = content ? JSON.stringify(content) : '';
+    const request = { ...told, contentKind: content?.kind ?? '', contentJson, idempotencyKey };
     const { projectJson, replayed } = await this.backends.sessions.createProject(request, call);
     return Answer.json(projectJson, 201).replayed(replayed);
   }

@@ -16,7 +16,8 @@ describe('managed projects', () => {
       expect.objectContaining({ name: 'A', path: '/workspace', is_worktree: false }),
     ]);
     await harness.post('/api/v_projects', { name: 'A', content: { kind: 'clone', url: 'x' }, path: '/srv' });
-    expect(asked('createProject')).toMatchObject({ name: 'A', path: '/srv', contentKind: 'clone' });
+    const contentJson = JSON.stringify({ kind: 'clone', url: 'x' });
+    expect(asked('createProject')).toMatchObject({ name: 'A', path: '/srv', contentKind: 'clone', contentJson });
   });
 
   it.each([[{}], [{ name: '' }], [{ name: 7 }], [{ name: 'A', content: 'empty' }]])(
