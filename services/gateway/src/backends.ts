@@ -1,4 +1,4 @@
-import { accessPb, egressPb, executorPb, instancesPb, secretsPb, sessionsPb } from '@margay/contracts';
+import { accessPb, egressPb, executorPb, instancesPb, secretsPb, sessionsPb, workspacesPb } from '@margay/contracts';
 import { grpcClient, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
 
 type Sessions = GrpcClient<typeof sessionsPb.SessionsDefinition>;
@@ -6,6 +6,7 @@ type Access = GrpcClient<typeof accessPb.AccessDefinition>;
 type Instances = GrpcClient<typeof instancesPb.InstancesDefinition>;
 type Secrets = GrpcClient<typeof secretsPb.SecretsDefinition>;
 type Egress = GrpcClient<typeof egressPb.EgressDefinition>;
+type Workspaces = GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
 type Executor = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
 export interface BackendAddresses {
@@ -21,6 +22,7 @@ export class Backends {
   readonly secrets: Secrets;
   readonly egress: Egress;
   readonly executor: Executor;
+  readonly workspaces: Workspaces;
 
   constructor(addresses: BackendAddresses, options: { keys: KeyRing; logger: Logger }) {
     this.sessions = grpcClient(sessionsPb.SessionsDefinition, addresses.session, options);
@@ -29,10 +31,11 @@ export class Backends {
     this.secrets = grpcClient(secretsPb.SecretsDefinition, addresses.session, options);
     this.egress = grpcClient(egressPb.EgressDefinition, addresses.session, options);
     this.executor = grpcClient(executorPb.ExecutorDefinition, addresses.toolExecutor, options);
+    this.workspaces = grpcClient(workspacesPb.WorkspacesDefinition, addresses.toolExecutor, options);
   }
 
   close(): void {
-    const { sessions, access, instances, secrets, egress, executor } = this;
-    for (const client of [sessions, access, instances, secrets, egress, executor]) client.close();
+    const { sessions, access, instances, secrets, egress, executor, workspaces } = this;
+    for (const client of [sessions, access, instances, secrets, egress, executor, workspaces]) client.close();
   }
 }
