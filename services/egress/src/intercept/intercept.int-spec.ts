@@ -122,7 +122,7 @@ describe('an intercepted tunnel', () => {
       `CONNECT other.example:443 HTTP/1.1\r\nHost: ${at()}`,
     ]) {
       const socket = await fixture.speak(at());
-      socket.end(`${head}\r\n\r\n`);
+      socket.write(`${head}\r\nConnection: close\r\n\r\n`);
       expect(await text(socket)).not.toMatch(/^HTTP\/1.1 200/);
     }
     expect(seen).toEqual([]);
