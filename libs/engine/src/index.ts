@@ -23,6 +23,7 @@ export {
   ModelFailure,
   RunStopped,
   Tools,
+  type Said,
   type EnginePorts,
   type FileVersion,
   type InboxItem,

@@ -173,8 +173,21 @@ export interface SandboxWait {
   attempt: number;
 }
 
+/** What a person said, and the files that came with it. */
+export interface Said {
+  text: string;
+  attachments: { filename: string; stored_name: string }[];
+}
+
 export abstract class Tools {
   abstract list(): Promise<ToolDescriptor[]>;
+  /**
+   * The text with what its `@references` lead to in their places; one that leads nowhere stays as it is. Without a
+   * workspace there are none.
+   */
+  async expandReferences({ text }: Said, _signal: AbortSignal): Promise<string> {
+    return text;
+  }
   /**
    * Runs a call, or attaches to it if it runs already, or returns its stored result. Never throws for a failing tool.
    * @param options.incarnation sandbox the run has committed to; empty = any (pure calls)

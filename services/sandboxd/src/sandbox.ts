@@ -7,6 +7,7 @@ import { Content } from './content/content';
 import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants/sandbox-state';
 import { WorkspaceArchive } from './archive/workspace-archive';
 import { Attachments } from './files/attachments';
+import { expandReferences } from './files/expand-references';
 import { IndexWatch } from './files/index-watch';
 import { listFiles } from './files/list-files';
 import { Worktrees } from './git/worktrees';
@@ -188,6 +189,18 @@ export class Sandbox {
     await this.state.admit(grant);
     this.lastUsedAt = performance.now();
     return this.look(Math.min(limit || FILES_MAX, FILES_MAX));
+  }
+
+  async expandReferences(
+    request: sandboxdPb.ExpandReferencesRequest,
+    grant: SandboxGrant,
+  ): Promise<sandboxdPb.ExpandReferencesResponse> {
+    demand(grant, 'execute');
+    await this.state.admit(grant);
+    this.lastUsedAt = performance.now();
+    const { environment } = this;
+    const { root, attachmentsFolder } = this.options;
+    return { text: await expandReferences(request, { root, environment, attachmentsFolder }) };
   }
 
   /** Watching is no use of the sandbox: it may be stopped meanwhile. */

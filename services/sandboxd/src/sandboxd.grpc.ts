@@ -67,6 +67,9 @@ export class SandboxdServer {
       listFiles: this.unary<sandboxdPb.ListFilesRequest, sandboxdPb.ListFilesResponse>((request, grant) =>
         sandbox.listFiles(request, grant),
       ),
+      expandReferences: this.unary<sandboxdPb.ExpandReferencesRequest, sandboxdPb.ExpandReferencesResponse>(
+        (request, grant) => sandbox.expandReferences(request, grant),
+      ),
       watchIndex: (call: Watching) => void this.stream(call, (_, grant, left) => sandbox.watchIndex(grant, left)),
       addWorktree: this.unary<sandboxdPb.AddWorktreeRequest, sandboxdPb.AddWorktreeResponse>((request, grant) =>
         sandbox.addWorktree(request, grant),
@@ -194,7 +197,7 @@ function codec<Q, S>(
 
 function serviceOf() {
   const { hello, execute, calls, cancelCall, fence, forget, placeAttachment, listFiles, shutdown } = methods;
-  const { snapshot, restore, watchIndex, addWorktree, removeWorktree } = methods;
+  const { snapshot, restore, watchIndex, addWorktree, removeWorktree, expandReferences } = methods;
   return {
     hello: codec(hello.name, hello.requestType, hello.responseType),
     execute: codec(execute.name, execute.requestType, execute.responseType, { responseStream: true }),
@@ -205,6 +208,7 @@ function serviceOf() {
     placeAttachment: codec(placeAttachment.name, placeAttachment.requestType, placeAttachment.responseType),
     listFiles: codec(listFiles.name, listFiles.requestType, listFiles.responseType),
     shutdown: codec(shutdown.name, shutdown.requestType, shutdown.responseType),
+    expandReferences: codec(expandReferences.name, expandReferences.requestType, expandReferences.responseType),
     watchIndex: codec(watchIndex.name, watchIndex.requestType, watchIndex.responseType, { responseStream: true }),
     addWorktree: codec(addWorktree.name, addWorktree.requestType, addWorktree.responseType),
     removeWorktree: codec(removeWorktree.name, removeWorktree.requestType, removeWorktree.responseType),

@@ -5,6 +5,7 @@ import { haltOf, handle } from './answers';
 import { askModel } from './ask-model';
 import { checkStepBudget, crossBoundary } from './boundary';
 import { failureClosing, tryFinish, type FinishedRun } from './closing';
+import { expandReferences } from './expand-references';
 import { messageOf } from './plain-text';
 import { runCalls } from './run-calls';
 import { nothing } from './writer';
@@ -41,6 +42,7 @@ export async function runAgent(ports: EnginePorts, options: RunAgentOptions = {}
 async function drive(run: AgentRun): Promise<FinishedRun> {
   const { openTurn } = run.state;
   let carried = openTurn ? await runCalls(run, openTurn, Promise.resolve()) : nothing();
+  if (!openTurn && !run.state.run.isStarted) await expandReferences(run, carried);
   let isStartStored = !openTurn && run.state.run.isStarted;
   let lastTool = openTurn?.calls.at(-1)?.name ?? '';
   for (;;) {

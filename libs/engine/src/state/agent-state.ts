@@ -73,6 +73,8 @@ export class AgentState {
   private held: ModelMessage[] = [];
   /** Where the conversation stood when each run began. */
   private readonly starts = new Map<string, number>();
+  /** What opened the run, as it was said. */
+  opening: { text: string; attachments: readonly unknown[] } = { text: '', attachments: [] };
   /** Calls that have asked a person. */
   private readonly asked = new Set<string>();
 
@@ -116,6 +118,7 @@ export class AgentState {
         this.current = new RunFacts(record.runId, rootAgentId(record.runId), record.options);
         return;
       case 'user':
+        this.opening = { text: record.text, attachments: record.attachments };
         this.say({ role: 'user', text: withAttachments(record.text, record.attachments) });
         return;
       case 'inbox':
@@ -145,7 +148,15 @@ export class AgentState {
     else if (record.agentId !== this.current?.agentId) return;
     else if (record.kind === 'assistant') this.addAnswer(record);
     else if (record.kind === 'tool') this.addResult(record);
+    else if (record.kind === 'expansion') this.expand(record.text);
     else this.addNote(record);
+  }
+
+  /** Before the model saw it. */
+  private expand(text: string): void {
+    const at = this.starts.get(this.run.runId);
+    if (at === undefined || this.messages[at]?.role !== 'user') return;
+    this.messages[at] = { role: 'user', text: withAttachments(text, this.opening.attachments) };
   }
 
   private addPrompt(record: PromptRecord): void {

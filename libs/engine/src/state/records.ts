@@ -63,14 +63,27 @@ export interface NoteRecord {
   threshold?: number;
 }
 
-export type EngineRecord = PromptRecord | AssistantRecord | ToolRecord | NoteRecord;
+/** What opened the run, with what its `@references` led to when it began. */
+export interface ExpansionRecord {
+  kind: 'expansion';
+  agentId: string;
+  text: string;
+}
+
+export type EngineRecord = ExpansionRecord | PromptRecord | AssistantRecord | ToolRecord | NoteRecord;
 
 /** A record as an object of the log's open form. */
 export function toOpenRecord(record: EngineRecord): OpenRecord {
   return { ...record };
 }
 
-const ENGINE_KINDS: ReadonlySet<string> = new Set<EngineRecord['kind']>(['prompt', 'assistant', 'tool', 'note']);
+const ENGINE_KINDS: ReadonlySet<string> = new Set<EngineRecord['kind']>([
+  'expansion',
+  'prompt',
+  'assistant',
+  'tool',
+  'note',
+]);
 
 /** The log is written by engines only, so its records are what their kind says. */
 export function isEngineRecord(record: LogRecord | OpenRecord | EngineRecord): record is EngineRecord {

@@ -2,7 +2,14 @@ import type { ToolDescriptor } from '@margay/contracts';
 import { z } from 'zod';
 import { epochOfCall } from '../loop/call-ids';
 import { messageOf } from '../loop/plain-text';
-import { Tools, type ModelImage, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '../ports';
+import {
+  Tools,
+  type ModelImage,
+  type Said,
+  type ToolInvocation,
+  type ToolOutcome,
+  type WrongIncarnation,
+} from '../ports';
 import type { DefinedTool, ToolContext } from './define-tool';
 
 export interface LocalToolsOptions {
@@ -48,6 +55,13 @@ export class LocalTools extends Tools {
     const port = this.portByTool.get(invocation.toolId);
     if (port) return port.execute(invocation, options);
     return Promise.resolve({ status: 'error', result: null, error: 'Tool not available' });
+  }
+
+  /** Each port in turn puts in what it knows of. */
+  override async expandReferences({ text, attachments }: Said, signal: AbortSignal): Promise<string> {
+    let expanded = text;
+    for (const port of this.ports) expanded = await port.expandReferences({ text: expanded, attachments }, signal);
+    return expanded;
   }
 
   private async run(tool: DefinedTool, invocation: ToolInvocation, { signal }: ExecuteOptions): Promise<ToolOutcome> {

@@ -1,5 +1,5 @@
 import type { ToolDescriptor } from '@margay/contracts';
-import { Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
+import { Tools, type Said, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
 import { faultPoint } from '@margay/platform';
 import type { OwnedRun } from '../journal/grpc-journal';
 
@@ -16,6 +16,10 @@ export class FaultPointTools extends Tools {
 
   list(): Promise<ToolDescriptor[]> {
     return this.tools.list();
+  }
+
+  override expandReferences(said: Said, signal: AbortSignal): Promise<string> {
+    return this.tools.expandReferences(said, signal);
   }
 
   execute(invocation: ToolInvocation, options: ExecuteOptions): Promise<ToolOutcome | WrongIncarnation> {

@@ -1,5 +1,5 @@
 import type { ToolDescriptor } from '@margay/contracts';
-import { Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
+import { Tools, type Said, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
 import { ATTRIBUTE, markFailed, withSpan } from '@margay/platform';
 import type { RunnerMetrics } from './runner-metrics';
 import type { StepOverhead } from './step-overhead';
@@ -26,6 +26,10 @@ export class ObservedTools extends Tools {
 
   list(): Promise<ToolDescriptor[]> {
     return this.tools.list();
+  }
+
+  override expandReferences(said: Said, signal: AbortSignal): Promise<string> {
+    return this.tools.expandReferences(said, signal);
   }
 
   execute(invocation: ToolInvocation, options: ExecuteOptions): Promise<Outcome> {

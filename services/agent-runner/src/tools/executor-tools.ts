@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { noticeOf, type EventInput, type ToolDescriptor, type executorPb } from '@margay/contracts';
 import { isMargayError, type MargayError } from '@margay/errors';
-import { RunStopped, Tools, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '@margay/engine';
+import {
+  RunStopped,
+  Tools,
+  type Said,
+  type ToolInvocation,
+  type ToolOutcome,
+  type WrongIncarnation,
+} from '@margay/engine';
 import type { AttachmentPlacer } from '../attachments/attachment-placer';
 import { currentTraceparent, type GrpcClient, type Logger } from '@margay/platform';
 import { CallStream } from '@margay/platform/calls';
@@ -12,6 +19,7 @@ type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
 const RETRY_FIRST_MS = 50;
 const RETRY_MAX_MS = 2_000;
 const CANCEL_GRACE_MS = 1_000;
+const EXPAND_TIMEOUT_MS = 60_000;
 /** Nobody serves a call for so long: it fails, and the run goes on. */
 const UNREACHABLE_MAX_MS = 600_000;
 /** A sandbox that does not start this often will not start by being asked again. */
@@ -56,6 +64,20 @@ export class ExecutorTools extends Tools {
 
   list(): Promise<ToolDescriptor[]> {
     return this.options.descriptors();
+  }
+
+  /** The sandbox may have to be started for it; where that fails, or takes long, the words stay as they are. */
+  override async expandReferences({ text, attachments }: Said, signal: AbortSignal): Promise<string> {
+    const { client, grant, logger } = this.options;
+    try {
+      if (attachments.length > 0) await this.options.attachments?.place();
+      const named = attachments.map(({ filename, stored_name: storedName }) => ({ filename, storedName }));
+      const options = { grant: grant(), timeoutMs: EXPAND_TIMEOUT_MS, signal };
+      return (await client.expandReferences({ text, attachments: named }, options)).text;
+    } catch (error) {
+      logger.warn({ err: error }, 'references in a message could not be looked up');
+      return text;
+    }
   }
 
   async execute(invocation: ToolInvocation, options: ExecuteOptions): Promise<ToolOutcome | WrongIncarnation> {

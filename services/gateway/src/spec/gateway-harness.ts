@@ -185,6 +185,7 @@ function executorHandlers() {
     cancelCall: refuse,
     fenceSession: refuse,
     placeAttachment: refuse,
+    expandReferences: refuse,
     listFiles: refuse,
     listBranches: refuse,
     listWorktrees: refuse,

@@ -219,6 +219,7 @@ export class SessionHarness {
       cancelCall: refuse,
       resolveCaller: refuse,
       placeAttachment: refuse,
+      expandReferences: refuse,
       listBranches: ({ workspaceJson }) => {
         if (workspaceJson.includes('missing')) throw new FailedPreconditionError('workspace_missing', 'no folder');
         const found = { branches: ['main'], currentBranch: 'main', branchesInUse: ['main'] };

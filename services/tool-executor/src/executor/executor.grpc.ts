@@ -64,6 +64,13 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     return this.files.place(request, context.grant());
   }
 
+  expandReferences(
+    request: executorPb.ExpandReferencesRequest,
+    context: CallContext,
+  ): Promise<executorPb.ExpandReferencesResponse> {
+    return this.files.expand(request, context.grant());
+  }
+
   async listBranches(
     request: executorPb.ListBranchesRequest,
     context: CallContext,

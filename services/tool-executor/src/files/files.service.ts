@@ -13,6 +13,7 @@ const LIST_MAX = 2_000;
 const DESCRIBED_MAX = 1_000;
 const LOOK_TIMEOUT_MS = 12_000;
 const PLACE_TIMEOUT_MS = 30_000;
+const EXPAND_TIMEOUT_MS = 20_000;
 
 export interface FilesParts {
   registry: SandboxRegistry;
@@ -25,16 +26,28 @@ export class FilesService {
   constructor(private readonly parts: FilesParts) {}
 
   /** A piece of an attached file, into the sandbox in which the run's calls are made. */
-  async place(
-    request: executorPb.PlaceAttachmentRequest,
+  place(request: executorPb.PlaceAttachmentRequest, grant: RunGrant): Promise<executorPb.PlaceAttachmentResponse> {
+    return this.inSandboxOf(grant, (client, token) =>
+      client.placeAttachment(request, { grant: token, timeoutMs: PLACE_TIMEOUT_MS }),
+    );
+  }
+
+  /** What somebody said, with what its references lead to in the workspace of the run. */
+  expand(request: executorPb.ExpandReferencesRequest, grant: RunGrant): Promise<executorPb.ExpandReferencesResponse> {
+    return this.inSandboxOf(grant, (client, token) =>
+      client.expandReferences(request, { grant: token, timeoutMs: EXPAND_TIMEOUT_MS }),
+    );
+  }
+
+  private async inSandboxOf<T>(
     grant: RunGrant,
-  ): Promise<executorPb.PlaceAttachmentResponse> {
+    work: (client: LiveSandbox['connection']['client'], token: string) => Promise<T>,
+  ): Promise<T> {
     const { registry } = this.parts;
     const sandbox = await registry.obtain(grant);
     const end = registry.use(sandbox);
     try {
-      const token = await registry.tokenFor(sandbox, grant);
-      return await sandbox.connection.client.placeAttachment(request, { grant: token, timeoutMs: PLACE_TIMEOUT_MS });
+      return await work(sandbox.connection.client, await registry.tokenFor(sandbox, grant));
     } catch (error) {
       // It is gone, or wedged: the next piece claims again.
       if (isMargayError(error) && error.code === 'UNAVAILABLE') registry.forsake(sandbox);

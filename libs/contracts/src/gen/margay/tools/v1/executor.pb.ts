@@ -295,6 +295,24 @@ export interface CallFailure {
   message: string;
 }
 
+export interface ExpandReferencesRequest {
+  /** What a person said. */
+  text: string;
+  /** Files that it may name by the names that people know. */
+  attachments: AttachedFile[];
+}
+
+export interface AttachedFile {
+  filename: string;
+  /** Its name in the sandbox. */
+  storedName: string;
+}
+
+export interface ExpandReferencesResponse {
+  /** The text, with what its references lead to in their places. */
+  text: string;
+}
+
 function createBaseListToolsRequest(): ListToolsRequest {
   return {};
 }
@@ -4381,6 +4399,249 @@ export const CallFailure: MessageFns<CallFailure> = {
   },
 };
 
+function createBaseExpandReferencesRequest(): ExpandReferencesRequest {
+  return { text: "", attachments: [] };
+}
+
+export const ExpandReferencesRequest: MessageFns<ExpandReferencesRequest> = {
+  encode(message: ExpandReferencesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    for (const v of message.attachments) {
+      AttachedFile.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExpandReferencesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExpandReferencesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.attachments.push(AttachedFile.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ExpandReferencesRequest {
+    return {
+      text: isSet(object.text) ? globalThis.String(object.text) : "",
+      attachments: globalThis.Array.isArray(object?.attachments)
+        ? object.attachments.map((e: any) => AttachedFile.fromJSON(e))
+        : [],
+    };
+  },
+
+  toJSON(message: ExpandReferencesRequest): unknown {
+    const obj: any = {};
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    if (message.attachments?.length) {
+      obj.attachments = message.attachments.map((e) => AttachedFile.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ExpandReferencesRequest>, I>>(base?: I): ExpandReferencesRequest {
+    return ExpandReferencesRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ExpandReferencesRequest>, I>>(object: I): ExpandReferencesRequest {
+    const message = createBaseExpandReferencesRequest();
+    message.text = object.text ?? "";
+    message.attachments = object.attachments?.map((e) => AttachedFile.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseAttachedFile(): AttachedFile {
+  return { filename: "", storedName: "" };
+}
+
+export const AttachedFile: MessageFns<AttachedFile> = {
+  encode(message: AttachedFile, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.filename !== "") {
+      writer.uint32(10).string(message.filename);
+    }
+    if (message.storedName !== "") {
+      writer.uint32(18).string(message.storedName);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AttachedFile {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAttachedFile();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.filename = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.storedName = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AttachedFile {
+    return {
+      filename: isSet(object.filename) ? globalThis.String(object.filename) : "",
+      storedName: isSet(object.storedName)
+        ? globalThis.String(object.storedName)
+        : isSet(object.stored_name)
+        ? globalThis.String(object.stored_name)
+        : "",
+    };
+  },
+
+  toJSON(message: AttachedFile): unknown {
+    const obj: any = {};
+    if (message.filename !== "") {
+      obj.filename = message.filename;
+    }
+    if (message.storedName !== "") {
+      obj.storedName = message.storedName;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<AttachedFile>, I>>(base?: I): AttachedFile {
+    return AttachedFile.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<AttachedFile>, I>>(object: I): AttachedFile {
+    const message = createBaseAttachedFile();
+    message.filename = object.filename ?? "";
+    message.storedName = object.storedName ?? "";
+    return message;
+  },
+};
+
+function createBaseExpandReferencesResponse(): ExpandReferencesResponse {
+  return { text: "" };
+}
+
+export const ExpandReferencesResponse: MessageFns<ExpandReferencesResponse> = {
+  encode(message: ExpandReferencesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.text !== "") {
+      writer.uint32(10).string(message.text);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ExpandReferencesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseExpandReferencesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.text = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ExpandReferencesResponse {
+    return { text: isSet(object.text) ? globalThis.String(object.text) : "" };
+  },
+
+  toJSON(message: ExpandReferencesResponse): unknown {
+    const obj: any = {};
+    if (message.text !== "") {
+      obj.text = message.text;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ExpandReferencesResponse>, I>>(base?: I): ExpandReferencesResponse {
+    return ExpandReferencesResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ExpandReferencesResponse>, I>>(object: I): ExpandReferencesResponse {
+    const message = createBaseExpandReferencesResponse();
+    message.text = object.text ?? "";
+    return message;
+  },
+};
+
 /** Tool calls into sandboxes. Runners present the run grant in the metadata `margay-grant`; others a signed principal. */
 export type ExecutorDefinition = typeof ExecutorDefinition;
 export const ExecutorDefinition = {
@@ -4436,6 +4697,15 @@ export const ExecutorDefinition = {
       requestType: PlaceAttachmentRequest as typeof PlaceAttachmentRequest,
       requestStream: false,
       responseType: PlaceAttachmentResponse as typeof PlaceAttachmentResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Puts what `@references` of a text lead to in their places. Runners only. */
+    expandReferences: {
+      name: "ExpandReferences",
+      requestType: ExpandReferencesRequest as typeof ExpandReferencesRequest,
+      requestStream: false,
+      responseType: ExpandReferencesResponse as typeof ExpandReferencesResponse,
       responseStream: false,
       options: {},
     },
