@@ -6,6 +6,7 @@ export * as egressPb from './gen/margay/session/v1/egress.pb';
 export * as secretsPb from './gen/margay/session/v1/secrets.pb';
 export * as executorPb from './gen/margay/tools/v1/executor.pb';
 export * as workspacesPb from './gen/margay/tools/v1/workspaces.pb';
+export * as snapshotsPb from './gen/margay/tools/v1/snapshots.pb';
 export * as sandboxdPb from './gen/margay/sandbox/v1/sandboxd.pb';
 export * as contentPb from './gen/margay/sandbox/v1/content.pb';
 export * as mcpPb from './gen/margay/mcp/v1/mcp.pb';
@@ -49,6 +50,7 @@ export {
   ContentSource,
   ContentStatus,
   SandboxView,
+  SnapshotView,
   UploadFormat,
   WorkspaceContent,
   WorkspaceView,

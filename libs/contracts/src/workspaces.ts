@@ -94,6 +94,20 @@ export const WorkspaceView = z.object({
 });
 export type WorkspaceView = z.infer<typeof WorkspaceView>;
 
+/** An archive of a workspace as the public API shows it. */
+export const SnapshotView = z.object({
+  /** The workspace and the number within it. */
+  snapshot_id: z.string(),
+  n: z.number().int(),
+  kind: z.enum(['full', 'delta']),
+  created_at: z.string(),
+  bytes: z.number().int(),
+  /** Files, folders and links in it. */
+  entries: z.number().int(),
+  sha256: z.string(),
+});
+export type SnapshotView = z.infer<typeof SnapshotView>;
+
 /** A sandbox as the public API shows it. */
 export const SandboxView = z.object({
   /** 20 hex digits. */

@@ -18,7 +18,17 @@ const KubernetesSettings = {
   MARGAY_SANDBOX_CLASSES_FILE: z.string().optional().describe('a YAML file of sandbox classes'),
   MARGAY_SANDBOX_TENANT_MAX: z.coerce.number().int().min(1).default(20).describe('sandboxes of one tenant'),
   MARGAY_SANDBOX_POOL_SECONDS: z.coerce.number().min(0.2).default(5).describe('between looks at the waiting sandboxes'),
+  MARGAY_WORKSPACES_DORMANT_DAYS: z.coerce
+    .number()
+    .min(0)
+    .default(14)
+    .describe('days without use after which a volume becomes an archive; 0 = never'),
   MARGAY_SANDBOX_COLLECT_SECONDS: z.coerce.number().min(0.2).default(30).describe('between collections'),
+  MARGAY_SANDBOX_UNPAIRED_SECONDS: z.coerce
+    .number()
+    .min(1)
+    .default(60)
+    .describe('seconds after which a pod without a record, or a record without its pod, is removed'),
 };
 
 /** See docs/workspaces.md. */

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { executorPb, workspacesPb, type Principal, type RunGrant } from '@margay/contracts';
+import { executorPb, snapshotsPb, workspacesPb, type Principal, type RunGrant } from '@margay/contracts';
 import {
   createLogger,
   generateKeys,
@@ -41,6 +41,7 @@ export class ExecutorFixture {
   private running?: RunningToolExecutor;
   private connection?: GrpcClient<typeof executorPb.ExecutorDefinition>;
   private forPeople?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
+  private forArchives?: GrpcClient<typeof snapshotsPb.SnapshotsDefinition>;
   private forSession?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
   private calls = 0;
   private lives = 0;
@@ -69,6 +70,7 @@ export class ExecutorFixture {
     this.connection = grpcClient(executorPb.ExecutorDefinition, listen, { keys: this.session });
     const keys = await KeyRing.load(this.keysFolder, 'gateway');
     this.forPeople = grpcClient(workspacesPb.WorkspacesDefinition, listen, { keys });
+    this.forArchives = grpcClient(snapshotsPb.SnapshotsDefinition, listen, { keys });
     this.forSession = grpcClient(workspacesPb.WorkspacesDefinition, listen, { keys: this.session });
     return this;
   }
@@ -90,6 +92,11 @@ export class ExecutorFixture {
   get workspaces(): GrpcClient<typeof workspacesPb.WorkspacesDefinition> {
     if (!this.forPeople) throw new Error('start the fixture first');
     return this.forPeople;
+  }
+
+  get snapshots(): GrpcClient<typeof snapshotsPb.SnapshotsDefinition> {
+    if (!this.forArchives) throw new Error('start the fixture first');
+    return this.forArchives;
   }
 
   /** As session asks it. */
@@ -162,15 +169,15 @@ export class ExecutorFixture {
 
   /** Closes the service; sandboxes end with it. */
   async stop(): Promise<void> {
-    for (const client of [this.connection, this.forPeople, this.forSession]) client?.close();
+    for (const client of [this.connection, this.forPeople, this.forSession, this.forArchives]) client?.close();
     await this.running?.close();
     await this.management?.close();
   }
 
   /** As a crash would: nothing is ended, and the next start knows only what is on disk. */
   crash(): void {
-    const { running, connection, management, forPeople, forSession } = this;
-    for (const client of [connection, forPeople, forSession]) client?.close();
+    const { running, connection, management, forPeople, forSession, forArchives } = this;
+    for (const client of [connection, forPeople, forSession, forArchives]) client?.close();
     this.abandoned.push(async () => {
       await running?.close();
       await management?.close();

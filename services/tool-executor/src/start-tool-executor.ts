@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import { executorPb, workspacesPb } from '@margay/contracts';
+import { executorPb, snapshotsPb, workspacesPb } from '@margay/contracts';
 import {
   KeyRing,
   parseConfig,
@@ -30,6 +30,8 @@ import { openProcess } from './process-driver/open-process';
 import { AllPreparations } from './sandbox/all-preparations';
 import { SandboxGrants } from './sandbox/sandbox-grants';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
+import { openSnapshots } from './snapshots/open-snapshots';
+import { SnapshotsGrpc } from './snapshots/snapshots.grpc';
 
 export interface RunningToolExecutor extends RunningService {
   /** How sandboxes are kept apart on this machine. */
@@ -81,6 +83,7 @@ export async function startToolExecutor(
   if (open.restoring) open.restoring.onRestored = (seconds) => metrics.claimed(seconds, 'restore');
   await registry.adopt();
   const workspaces = new WorkspacesGrpc(content?.serve(registry));
+  const archives = await openSnapshots({ config, open, registry, logger });
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
   const application = await startGrpcApplication({
     service: SERVICE,
@@ -91,7 +94,8 @@ export async function startToolExecutor(
     serve: (server, nest) =>
       server
         .add(executorPb.ExecutorDefinition, nest.get(ExecutorGrpc))
-        .add(workspacesPb.WorkspacesDefinition, workspaces),
+        .add(workspacesPb.WorkspacesDefinition, workspaces)
+        .add(snapshotsPb.SnapshotsDefinition, new SnapshotsGrpc(archives?.workspaces)),
   });
   const stopSweeping = sweepRegularly(registry, logger);
   const stopShowing = show(open, shared);
@@ -101,6 +105,7 @@ export async function startToolExecutor(
       stopSweeping();
       stopShowing();
       await application.close();
+      await archives?.close();
       follower.close();
       await Promise.all([registry.close(), outside?.close()]);
       await openedIndex.close();

@@ -1,5 +1,5 @@
 import type { ContentSource, ContentStatus, UploadFormat } from '@margay/contracts';
-import type { WorkspaceVolume } from '../kubernetes-driver/workspace.repository';
+import type { WorkspaceSnapshot, WorkspaceVolume } from '../kubernetes-driver/workspace.repository';
 
 /** A file that somebody sent. */
 export interface StoredUpload {
@@ -47,6 +47,12 @@ export interface WorkspaceDocument {
   /** Counts what brought content here, over all wishes. */
   contentAttempt?: number;
   volume?: WorkspaceVolume;
+  /** The newest archive of its files. */
+  snapshot?: WorkspaceSnapshot;
+  /** The workspace on whose volume it is a folder. */
+  parentId?: string;
+  /** It could not be archived: not tried again before. */
+  archiveNotBefore?: Date;
   createdAt: Date;
   lastUsedAt: Date;
   /** Of a project that is gone. */

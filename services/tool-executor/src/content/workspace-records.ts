@@ -117,6 +117,26 @@ export class WorkspaceRecords {
     return this.many({ state: 'deleting' }, { lastUsedAt: 1 }, BATCH);
   }
 
+  /** Of all tenants: those on volumes that nobody has used since; the longest unused first. */
+  listIdle(before: Date, now: Date, limit: number): Promise<WorkspaceDocument[]> {
+    const idle = { lastUsedAt: { $lt: before }, ...onVolumes(now) };
+    return this.many(idle, { lastUsedAt: 1 }, limit);
+  }
+
+  /** Of all tenants: those on volumes that were used after their last archive, which is older than that. */
+  async listDirty(before: Date, now: Date, limit: number): Promise<WorkspaceDocument[]> {
+    const unsaved = { 'snapshot.at': { $exists: false }, createdAt: { $lt: before } };
+    const outdated = { 'snapshot.at': { $lt: before } };
+    const rows = await this.many({ $or: [unsaved, outdated], ...onVolumes(now) }, { lastUsedAt: -1 }, BATCH);
+    return rows.filter(({ lastUsedAt, snapshot }) => !snapshot || lastUsedAt > snapshot.at).slice(0, limit);
+  }
+
+  /** Whether worktrees are folders of its volume. */
+  async hasParts({ _id, tenantId }: WorkspaceDocument): Promise<boolean> {
+    const part = { tenantId, parentId: _id, state: { $ne: 'deleted' as const } };
+    return (await this.rows.findOne(part).catch(rethrow)) !== null;
+  }
+
   /** Nothing is left of it but this row, and that for a while. */
   async bury(row: WorkspaceDocument): Promise<void> {
     const deletedAt = new Date();
@@ -149,4 +169,14 @@ export class WorkspaceRecords {
 
 function rethrow(error: unknown): never {
   throw translateStoreError(error);
+}
+
+function onVolumes(now: Date): Filter<WorkspaceDocument> {
+  const mayBeTried = [{ archiveNotBefore: { $exists: false } }, { archiveNotBefore: { $lt: now } }];
+  return {
+    state: 'live',
+    'volume.pvcName': { $exists: true },
+    parentId: { $exists: false },
+    $and: [{ $or: mayBeTried }],
+  };
 }

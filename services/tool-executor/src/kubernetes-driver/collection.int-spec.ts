@@ -165,4 +165,20 @@ describe('the collection', () => {
     await collection.sweep();
     expect(fixture.cluster.list('persistentvolumeclaims').map(({ metadata }) => metadata.name)).toEqual(['used']);
   });
+
+  it('gives a volume back to the workspace that its label names, after a restore of the store', async () => {
+    const { _id } = await context.workspaces.obtain('t1', 's/restored', { class: 'default', storage: 'volume' });
+    const labels = { ...ownLabels('spec'), [LABEL.workspace]: _id };
+    const claim = fixture.cluster.add('PersistentVolumeClaim', 'restored', labels);
+    expect(await collection.sweep()).toBe(1);
+    const adopted = { pvcName: 'restored', pvcUid: claim.metadata.uid };
+    expect(await context.workspaces.findByVolume('restored')).toMatchObject({ _id, volume: adopted });
+    // The same name under another UID, as after a restore of the cluster.
+    fixture.cluster.remove(claim);
+    const again = fixture.cluster.add('PersistentVolumeClaim', 'restored', labels);
+    expect(await collection.sweep()).toBe(1);
+    expect((await context.workspaces.findByVolume('restored'))?.volume?.pvcUid).toBe(again.metadata.uid);
+    expect(await collection.sweep()).toBe(0);
+    expect(again.metadata.annotations).toBeUndefined();
+  });
 });

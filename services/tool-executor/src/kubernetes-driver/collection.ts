@@ -12,10 +12,11 @@ export interface CollectionOptions {
   onRemoved?: (kind: 'pod' | 'row' | 'volume') => void;
   /** Ends one that nobody uses for now; absent: by its end alone. */
   suspend?: (row: SandboxRow, reason: string) => Promise<boolean>;
+  /** So long what has no counterpart may still get one; 60 s. */
+  unpairedMs?: number;
   now?: () => number;
 }
 
-/** So long what has no counterpart may still get one. */
 const UNPAIRED_MS = 60_000;
 /** Of an end under way somebody else is taking care. */
 const ENDING_MS = 10_000;
@@ -31,6 +32,7 @@ export class Collection {
   /** When something without a counterpart was seen first, by this replica's clock. */
   private readonly unpaired = new Map<string, number>();
   private readonly now: () => number;
+  private readonly unpairedMs: number;
 
   constructor(
     private readonly context: SandboxContext,
@@ -38,6 +40,7 @@ export class Collection {
     private readonly options: CollectionOptions,
   ) {
     this.now = options.now ?? Date.now;
+    this.unpairedMs = options.unpairedMs ?? UNPAIRED_MS;
   }
 
   /** @returns how much was put right */
@@ -71,7 +74,7 @@ export class Collection {
     if (isTheirs) return false;
     // A claim that waits for quota shows that it still does.
     const isWanted =
-      row.podUid === undefined && this.now() - (row.lastActiveAt ?? row.createdAt).getTime() < UNPAIRED_MS;
+      row.podUid === undefined && this.now() - (row.lastActiveAt ?? row.createdAt).getTime() < this.unpairedMs;
     if (isWanted || !this.isUnpaired(`row ${row._id}`, seen)) return false;
     this.options.onRemoved?.('row');
     return this.endings.end(
@@ -121,13 +124,18 @@ export class Collection {
     const { name = '', uid = '', labels, annotations, deletionTimestamp } = metadata ?? {};
     if (deletionTimestamp) return false;
     const { api, workspaces } = this.context;
+    const volume = { namespace: api.namespace, pvcName: name, pvcUid: uid };
+    const marked = labels?.[LABEL.workspace];
     const workspace = await workspaces.findByVolume(name);
     if (workspace) {
+      // Store and cluster may have been restored from different days.
+      if (workspace.volume?.pvcUid !== uid && marked === workspace._id) return workspaces.adopt(marked, volume);
       if (labels?.[LABEL.workspace] === workspace._id) return false;
       await api.markVolume({ name, uid }, { labels: { [LABEL.workspace]: workspace._id } });
       return true;
     }
     if (rows.some((row) => row.podName === name || row.volume?.pvcName === name)) return false;
+    if (marked !== undefined && (await workspaces.adopt(marked, volume))) return true;
     const since = annotations?.[ORPHANED_AT];
     if (since !== undefined) return this.removeVolume({ name, uid }, since);
     if (!this.isUnpaired(`volume ${uid}`, seen)) return false;
@@ -147,7 +155,7 @@ export class Collection {
     seen.add(key);
     const since = this.unpaired.get(key) ?? this.now();
     this.unpaired.set(key, since);
-    return this.now() - since >= UNPAIRED_MS;
+    return this.now() - since >= this.unpairedMs;
   }
 }
 

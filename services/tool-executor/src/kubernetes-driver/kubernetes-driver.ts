@@ -1,6 +1,6 @@
 import { FailedPreconditionError, isMargayError, PermissionDeniedError } from '@margay/errors';
 import { isLowerEpoch } from '../driver/epoch';
-import { workspaceKeyOf } from '../driver/workspace-key';
+import { utilityWorkspaceOf, workspaceKeyOf } from '../driver/workspace-key';
 import {
   SandboxDriver,
   type Claim,
@@ -58,7 +58,7 @@ export class KubernetesDriver extends SandboxDriver {
   readonly endings: Endings;
   readonly pods: Pods;
   /** What keeps files that end with their pods; set before the first claim. */
-  keeping?: { archives: PodArchives; places: WorkspacePlaces };
+  keeping?: { archives: PodArchives; places: WorkspacePlaces; expectNothing: (sandboxId: string) => void };
   private readonly warm: WarmClaim;
   private readonly cold: ColdClaim;
   private readonly pool: WarmPool;
@@ -171,6 +171,9 @@ export class KubernetesDriver extends SandboxDriver {
     if (workspace.volume && (await this.isBeingLabelled(workspace))) return beingTold();
     const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace, outlook);
     if (warm === 'taken') return undefined;
+    // Its files are here, or there are none yet.
+    const isPlain = warm?.volume && (workspace.state === 'new' || workspace.state === 'live');
+    if (warm && isPlain) this.keeping?.expectNothing(warm._id);
     if (warm) return claimOf(await this.warm.finish(warm, request), 'warm');
     const cold = await this.cold.begin(request, workspace);
     if (!cold) return undefined;
@@ -233,7 +236,10 @@ export class KubernetesDriver extends SandboxDriver {
     const { settings, workspaces } = this.context;
     const { storage } = settings.class(USUAL_CLASS);
     if (workspace.kind === 'worktree') return worktreeWorkspace(workspaces, { tenantId, sessionId }, workspace);
-    return workspaces.obtain(tenantId, workspaceKeyOf({ sessionId, workspace }), { class: USUAL_CLASS, storage });
+    const key = workspaceKeyOf({ sessionId, workspace });
+    const made = { class: USUAL_CLASS, storage };
+    const isUtility = utilityWorkspaceOf(sessionId) !== undefined;
+    return isUtility ? workspaces.peek(tenantId, key, made) : workspaces.obtain(tenantId, key, made);
   }
 
   private async placeOf(request: ClaimRequest, row: WorkspaceRow): Promise<WorkspaceRow> {

@@ -61,7 +61,8 @@ export class KubernetesLedger extends SandboxLedger {
   }
 
   override async residentOf(tenantId: string, workspaceId: string): Promise<string | undefined> {
-    const holder = (await this.context.workspaces.find(tenantId, workspaceId))?.holder;
+    const workspace = await this.context.workspaces.find(tenantId, workspaceId);
+    const holder = workspace?.storage === 'snapshot' ? workspace.holder : undefined;
     const row = holder && (await this.context.sandboxes.find(holder.sandboxId));
     return row?.state === 'ready' ? holder?.sessionId : undefined;
   }

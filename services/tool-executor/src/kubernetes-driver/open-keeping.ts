@@ -28,11 +28,12 @@ export async function openKeeping(context: SandboxContext, driver: KubernetesDri
   const holders = new WorkspaceHolders(db.collection('workspaces') as Collection<WorkspaceRow>);
   const { endings, ledger } = driver;
   const archives = new PodArchives(context, { snapshots, holders, endings, grants, ledger });
-  driver.keeping = { archives, places: new WorkspacePlaces(context, { snapshots, holders, archives }) };
   const preparation = new RestorePreparation(context, {
     snapshots,
     holders,
     end: (row, reason) => endings.end(row, 'released', reason),
   });
+  const places = new WorkspacePlaces(context, { snapshots, holders, archives });
+  driver.keeping = { archives, places, expectNothing: (sandboxId) => preparation.expectNothing(sandboxId) };
   return { store, snapshots, archives, preparation };
 }

@@ -86,6 +86,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
       inventory: new ArchivedInventory(new KubernetesInventory(rows, api), keeping.snapshots),
       snapshots: keeping.snapshots,
       restoring: keeping.preparation,
+      dropVolume: ({ pvcName, pvcUid }) => api.deleteVolume({ name: pvcName, uid: pvcUid }),
       name: 'kubernetes',
       warning: undefined,
       findCaller: findCallerIn(sandboxes, workspaces),
@@ -188,7 +189,9 @@ function sweepsOf(
   const idleMs = config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000;
   const { archives, store } = keeping;
   const suspend = archives.suspend.bind(archives);
-  const collection = new Collection(context, driver.endings, { idleMs, onRemoved: metrics.removed, suspend });
+  const unpairedMs = config.MARGAY_SANDBOX_UNPAIRED_SECONDS * 1_000;
+  const onRemoved = metrics.removed;
+  const collection = new Collection(context, driver.endings, { idleMs, unpairedMs, onRemoved, suspend });
   const collect = { name: 'sandbox-gc', everyMs: config.MARGAY_SANDBOX_COLLECT_SECONDS * 1_000 };
   const pools = settings.classNames.map((name) => ({
     name: `pool/${settings.poolOf(name)}`,

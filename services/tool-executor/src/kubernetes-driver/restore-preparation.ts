@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
 import type { Refusal } from '../driver/sandbox-driver';
 import { utilityWorkspaceOf } from '../driver/workspace-key';
+import { LRUCache } from 'lru-cache';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { PrepareContext, SandboxPreparation } from '../sandbox/sandbox-preparation';
 import type { SandboxWish } from '../sandbox/sandbox-registry';
@@ -21,6 +22,7 @@ export interface RestoreParts {
 }
 
 const LOOK_AGAIN_MS = 250;
+const REMEMBERED = 10_000;
 /** A pod that was to leave and could not be saved is not waited for any longer. */
 const LEAVING_MAX_MS = 120_000;
 
@@ -28,6 +30,7 @@ const LEAVING_MAX_MS = 120_000;
 export class RestorePreparation implements SandboxPreparation {
   /** Told how long it took from the claim until the files were there. */
   onRestored: (seconds: number) => void = () => undefined;
+  private readonly plain = new LRUCache<string, true>({ max: REMEMBERED });
 
   constructor(
     private readonly context: SandboxContext,
@@ -37,10 +40,39 @@ export class RestorePreparation implements SandboxPreparation {
   async admit(): Promise<void> {}
 
   async prepare(_wish: SandboxWish, sandbox: LiveSandbox, context: PrepareContext): Promise<void> {
+    if (this.plain.has(sandbox.ref.sandboxId)) return;
     const row = await this.context.sandboxes.find(sandbox.ref.sandboxId);
+    if (row?.volume && row.subPath === undefined) return this.wake(row, sandbox, context);
     if (!row || !isFleeting(row)) return;
     const held = await this.hold(row, context);
     if (held) await this.restore(row, held, sandbox, context);
+  }
+
+  /** Nothing has to be brought to a sandbox of which that is known already. */
+  expectNothing(sandboxId: string): void {
+    this.plain.set(sandboxId, true);
+  }
+
+  /** A workspace that slept gets its files on its new volume, once; whoever else comes waits for that. */
+  private async wake(row: SandboxRow, { connection }: LiveSandbox, context: PrepareContext): Promise<void> {
+    const { holders, snapshots } = this.parts;
+    for (;;) {
+      context.signal.throwIfAborted();
+      const workspace = await holders.find(row.tenantId, row.workspaceId ?? '');
+      if (workspace?.state !== 'waking' && workspace?.state !== 'dormant') return;
+      context.report({ ...waiting(row), message: 'the files of the workspace are being restored' });
+      const { holder, snapshot, tenantId, _id: workspaceId } = workspace;
+      const other = holder && holder.sandboxId !== row._id && (await this.context.sandboxes.find(holder.sandboxId));
+      if (other && !isFinal(other)) {
+        await delay(LOOK_AGAIN_MS, undefined, { signal: context.signal });
+        continue;
+      }
+      if (holder?.sandboxId !== row._id && !(await holders.take(workspace, row, false))) continue;
+      const place = { client: connection.client, token: context.token };
+      if (snapshot) await snapshots.restore({ tenantId, workspaceId }, place, { n: snapshot.n });
+      await holders.noteAwake(workspace, row._id);
+      return this.onRestored(ageOf(row.claimedAt) / 1_000);
+    }
   }
 
   /** @returns undefined: it has its files */

@@ -27,6 +27,13 @@ export class WorkspaceHolders {
     return this.asHolder(workspace, sandboxId, { 'holder.restoredAt': new Date(), state: 'live' });
   }
 
+  /** Its files are on its new volume, for whoever uses that. */
+  async noteAwake({ _id, tenantId }: WorkspaceRow, sandboxId: string): Promise<void> {
+    const own = { _id, tenantId, 'holder.sandboxId': sandboxId };
+    const change = { $set: { state: 'live' as const }, $unset: { holder: '' as const }, $inc: { rev: 1 } };
+    await this.rows.updateOne(own, change).catch(rethrow);
+  }
+
   /** @returns false: the files are another sandbox's */
   noteSnapshot(
     workspace: Pick<WorkspaceRow, '_id' | 'tenantId'>,

@@ -39,7 +39,7 @@ export interface WorkspaceRow {
   subPath?: string;
   class: string;
   storage: 'volume' | 'snapshot';
-  state: 'new' | 'live';
+  state: 'new' | 'live' | 'dormant' | 'waking';
   volume?: WorkspaceVolume;
   snapshot?: WorkspaceSnapshot;
   holder?: WorkspaceHolder;
@@ -60,6 +60,11 @@ export class WorkspaceRepository {
   async createIndexes(): Promise<void> {
     await this.rows.createIndex({ tenantId: 1, key: 1 }, { name: 'key_v1', unique: true });
     await this.rows.createIndex({ 'volume.pvcName': 1 }, { name: 'volume_v1', sparse: true });
+  }
+
+  /** The same for work that is no use of it: it does not keep it from sleeping. */
+  async peek(tenantId: string, key: string, made: Parameters<WorkspaceRepository['obtain']>[2]): Promise<WorkspaceRow> {
+    return (await this.find(tenantId, workspaceIdOf(tenantId, key))) ?? this.obtain(tenantId, key, made);
   }
 
   /** The workspace with this key, made if there is none. */
@@ -94,9 +99,30 @@ export class WorkspaceRepository {
   async giveVolume(tenantId: string, id: string, volume: WorkspaceVolume): Promise<WorkspaceVolume> {
     try {
       const without = { _id: id, tenantId, volume: { $exists: false } };
-      await this.rows.updateOne(without, { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } });
+      // Of one that slept the files are yet to come.
+      const asleep = { ...without, state: 'dormant' as const };
+      const woken = await this.rows.updateOne(asleep, { $set: { volume, state: 'waking' as const }, $inc: { rev: 1 } });
+      if (woken.matchedCount === 0)
+        await this.rows.updateOne(without, { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } });
       const row = await this.rows.findOne({ _id: id, tenantId });
       return row?.volume ?? volume;
+    } catch (error) {
+      throw translateStoreError(error);
+    }
+  }
+
+  /** A volume that says whose it is, of a workspace that knows of none, or of that one under another UID. @returns whether it is its now */
+  async adopt(id: string, volume: WorkspaceVolume): Promise<boolean> {
+    const hasNone = {
+      volume: { $exists: false },
+      storage: 'volume' as const,
+      state: { $in: ['new', 'live'] as const },
+    };
+    const hasIt = { 'volume.pvcName': volume.pvcName };
+    try {
+      const change = { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } };
+      const { matchedCount } = await this.rows.updateOne({ _id: id, $or: [hasNone, hasIt] } as object, change);
+      return matchedCount === 1;
     } catch (error) {
       throw translateStoreError(error);
     }
