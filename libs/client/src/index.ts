@@ -18,7 +18,7 @@ export {
   type HttpFacts,
 } from '@margay/errors';
 export type { EventPayloads } from '@margay/contracts';
-export { MargayClient } from './margay-client';
+export { MargayClient, type ProjectOptions } from './margay-client';
 export {
   Session,
   type AnswerOptions,
@@ -45,9 +45,12 @@ export {
   type UnknownEvent,
 } from './events';
 export {
+  type Content,
   type EventPage,
+  type ManagedProject,
   type Models,
   type Project,
+  type Sandbox,
   type SessionSpec,
   type SessionState,
   type SessionStatus,
@@ -56,8 +59,10 @@ export {
   type Termination,
   type Tool,
   type Usage,
+  type Workspace,
   type Worktree,
 } from './records';
+export { Workspaces, type ContentOptions, type UploadOptions } from './workspaces';
 export { type ClientOptions, type RequestOptions } from './options';
 export { type Call } from './transport';
 export { systemClock, type Clock } from './clock';

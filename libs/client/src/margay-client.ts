@@ -1,19 +1,29 @@
 import { settingsOf, type ClientOptions, type RequestOptions } from './options';
 import { MultiplexedStream, type MultiplexItem, type MultiplexOptions } from './multiplexed-stream';
-import type { Models, Project, Ticket, Tool, Worktree } from './records';
+import type { Content, ManagedProject, Models, Project, Ticket, Tool, Worktree } from './records';
 import { requestOptions, Session } from './session';
 import { Sessions } from './sessions';
-import { Transport, type Call } from './transport';
+import { Transport, withKey, type Call } from './transport';
+import { Workspaces } from './workspaces';
+
+export interface ProjectOptions extends RequestOptions {
+  name: string;
+  description?: string;
+  /** What its files begin with; nothing unless given. */
+  content?: Content | { kind: 'upload' };
+}
 
 /** Typed access to one gateway. It holds no connection; making it sends nothing. */
 export class MargayClient {
   readonly sessions: Sessions;
+  readonly workspaces: Workspaces;
   readonly #transport: Transport;
 
   /** `INVALID_ARGUMENT` (`bad_options`) names a faulty option. */
   constructor(options: ClientOptions) {
     this.#transport = new Transport(settingsOf(options));
     this.sessions = new Sessions(this.#transport);
+    this.workspaces = new Workspaces(this.#transport);
   }
 
   session(id: string): Session {
@@ -41,6 +51,12 @@ export class MargayClient {
 
   async projects(options: RequestOptions = {}): Promise<Project[]> {
     return (await this.request<{ projects: Project[] }>('GET', '/api/projects', options)).projects;
+  }
+
+  /** A project whose files Margay keeps. Of one that begins with an upload, send the file to its workspace. */
+  createProject({ name, description, content, ...options }: ProjectOptions): Promise<ManagedProject> {
+    const body = { name, description, content };
+    return this.request('POST', '/api/v_projects', withKey(this.#transport, { ...requestOptions(options), body }));
   }
 
   /** Working trees of a project beside its own, by any form of its name. */

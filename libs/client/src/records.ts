@@ -1,14 +1,17 @@
 import type {
+  ManagedProject,
   SessionSpec as Spec,
   SessionState,
   SessionStatus,
+  SandboxView,
   SessionSummary as Summary,
   ToolDescriptor,
+  WorkspaceView,
   Worktree,
 } from '@margay/contracts';
 import type { MargayEvent } from './events';
 
-export type { SessionState, SessionStatus, Worktree };
+export type { ManagedProject, SessionState, SessionStatus, Worktree };
 
 /** One row of `sessions.list()`. */
 export type SessionSummary = Summary & Pick<SessionState, 'waiting' | 'queue_position'>;
@@ -85,3 +88,14 @@ export interface Usage {
   cache_read_input_tokens: number;
   reasoning_output_tokens: number;
 }
+
+/** Where files lie: of a project, or of a session without one. */
+export type Workspace = WorkspaceView;
+
+export type Sandbox = SandboxView;
+
+/** What a workspace begins with. */
+export type Content =
+  | { kind: 'clone'; url: string; ref?: string; depth?: number; submodules?: boolean; lfs?: boolean }
+  | { kind: 'template'; name: string }
+  | { kind: 'empty' };

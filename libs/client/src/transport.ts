@@ -10,6 +10,8 @@ export interface Call extends RequestOptions {
   query?: Query;
   /** Sent as JSON. */
   body?: unknown;
+  /** Sent as it is, instead of a body. */
+  file?: Blob | Uint8Array<ArrayBuffer>;
   /** The route changes nothing when repeated, though its method is POST. */
   repeatable?: boolean;
 }
@@ -99,9 +101,11 @@ export class Transport {
     const { baseUrl, apiKey, fetch } = this.settings;
     const headers: Record<string, string> = { ...this.settings.headers, 'X-API-KEY': await apiKey(), ...call.headers };
     if (call.body !== undefined) headers['Content-Type'] = 'application/json';
+    else if (call.file !== undefined) headers['Content-Type'] = 'application/octet-stream';
     if (call.idempotencyKey !== undefined) headers['Idempotency-Key'] = call.idempotencyKey;
     const init: RequestInit = { method: http.method, headers, signal };
     if (call.body !== undefined) init.body = JSON.stringify(call.body);
+    else if (call.file !== undefined) init.body = call.file;
     try {
       return await fetch(baseUrl + http.path + queryText(call.query), init);
     } catch (cause) {
