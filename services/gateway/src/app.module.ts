@@ -25,6 +25,7 @@ import { VerifyController } from './session/verify.controller';
 import { StreamController } from './stream/stream.controller';
 import { SandboxController } from './sandboxes/sandbox.controller';
 import { SystemController } from './system/system.controller';
+import { SnapshotController } from './workspaces/snapshot.controller';
 import { WorkspaceController } from './workspaces/workspace.controller';
 
 export const CONTROLLERS = [
@@ -39,6 +40,7 @@ export const CONTROLLERS = [
   FilesController,
   ProjectController,
   WorkspaceController,
+  SnapshotController,
   SandboxController,
   WorktreeController,
   BindingController,

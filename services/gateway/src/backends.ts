@@ -1,4 +1,13 @@
-import { accessPb, egressPb, executorPb, instancesPb, secretsPb, sessionsPb, workspacesPb } from '@margay/contracts';
+import {
+  accessPb,
+  egressPb,
+  executorPb,
+  instancesPb,
+  secretsPb,
+  sessionsPb,
+  snapshotsPb,
+  workspacesPb,
+} from '@margay/contracts';
 import { grpcClient, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
 
 type Sessions = GrpcClient<typeof sessionsPb.SessionsDefinition>;
@@ -7,6 +16,7 @@ type Instances = GrpcClient<typeof instancesPb.InstancesDefinition>;
 type Secrets = GrpcClient<typeof secretsPb.SecretsDefinition>;
 type Egress = GrpcClient<typeof egressPb.EgressDefinition>;
 type Workspaces = GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
+type Snapshots = GrpcClient<typeof snapshotsPb.SnapshotsDefinition>;
 type Executor = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
 export interface BackendAddresses {
@@ -23,6 +33,7 @@ export class Backends {
   readonly egress: Egress;
   readonly executor: Executor;
   readonly workspaces: Workspaces;
+  readonly snapshots: Snapshots;
 
   constructor(addresses: BackendAddresses, options: { keys: KeyRing; logger: Logger }) {
     this.sessions = grpcClient(sessionsPb.SessionsDefinition, addresses.session, options);
@@ -32,10 +43,12 @@ export class Backends {
     this.egress = grpcClient(egressPb.EgressDefinition, addresses.session, options);
     this.executor = grpcClient(executorPb.ExecutorDefinition, addresses.toolExecutor, options);
     this.workspaces = grpcClient(workspacesPb.WorkspacesDefinition, addresses.toolExecutor, options);
+    this.snapshots = grpcClient(snapshotsPb.SnapshotsDefinition, addresses.toolExecutor, options);
   }
 
   close(): void {
-    const { sessions, access, instances, secrets, egress, executor, workspaces } = this;
-    for (const client of [sessions, access, instances, secrets, egress, executor, workspaces]) client.close();
+    const { sessions, access, instances, secrets, egress, executor, workspaces, snapshots } = this;
+    for (const client of [sessions, access, instances, secrets, egress, executor, workspaces, snapshots])
+      client.close();
   }
 }

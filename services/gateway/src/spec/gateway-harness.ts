@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { accessPb, egressPb, executorPb, secretsPb, sessionsPb, workspacesPb } from '@margay/contracts';
+import { accessPb, egressPb, executorPb, secretsPb, sessionsPb, snapshotsPb, workspacesPb } from '@margay/contracts';
 import { createLogger, generateKeys, GrpcServer, KeyRing } from '@margay/platform';
 import { Registry } from 'prom-client';
 import { Backends } from '../backends';
@@ -10,6 +10,7 @@ import { STREAM_SETTINGS, type StreamSettings } from '../stream/settings';
 import { FakeEgressPolicy } from './fake-egress-policy';
 import { FakeSecrets } from './fake-secrets';
 import { FakeSession, type SpecKey } from './fake-session';
+import { FakeSnapshots } from './fake-snapshots';
 import { FakeWorkspaces } from './fake-workspaces';
 import { SpecBus } from './spec-bus';
 import { SseReader } from './sse-reader';
@@ -48,6 +49,7 @@ export class GatewayHarness {
   readonly secrets = new FakeSecrets();
   readonly egressPolicy = new FakeEgressPolicy();
   readonly workspaces = new FakeWorkspaces();
+  readonly snapshots = new FakeSnapshots(this.workspaces.workspaceId);
   readonly registry = new Registry();
   readonly logLines: string[] = [];
   key!: SpecKey;
@@ -79,6 +81,7 @@ export class GatewayHarness {
     });
     executor.add(executorPb.ExecutorDefinition, executorHandlers());
     executor.add(workspacesPb.WorkspacesDefinition, this.workspaces.handlers());
+    executor.add(snapshotsPb.SnapshotsDefinition, this.snapshots.handlers());
     const [{ port: sessionPort }, { port: executorPort }] = [await session.start(), await executor.start()];
     const logger = createLogger({ service: 'gateway', level: 'debug', write: (line) => this.logLines.push(line) });
     const addresses = { session: `127.0.0.1:${sessionPort}`, toolExecutor: `127.0.0.1:${executorPort}` };
