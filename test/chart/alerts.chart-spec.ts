@@ -184,6 +184,11 @@ const EXAMPLES: Record<string, Example> = {
     quiet: [constant('margay_clock_skew_seconds{pod="a"}', 0.5)],
     about: { pod: 'a' },
   },
+  MargayCertificate: {
+    fires: [constant('margay_certificate_expiry_seconds{pod="a"}', 20 * 86_400)],
+    quiet: [constant('margay_certificate_expiry_seconds{pod="a"}', 22 * 86_400)],
+    about: { pod: 'a' },
+  },
   MargayBackupOld: {
     fires: [constant('margay_backup_age_seconds', 27 * 3600)],
     quiet: [

@@ -121,6 +121,11 @@ describe('rights', () => {
     expect(find(objects, 'ServiceAccount', 'margay-control').metadata.namespace).toBe('agents');
   });
 
+  const MADE_BY_THE_HOOK = [
+    ...['egress-ca', 'first-key', 'kek', 'keys', 'nats', 'tls-agent-runner', 'tls-ca', 'tls-channel', 'tls-egress'],
+    ...['tls-gateway', 'tls-ide-manager', 'tls-mcp-pool', 'tls-session', 'tls-tool-executor'],
+  ].map((name) => `margay-${name}`);
+
   it('never include secrets but for the hook, and there only its own by name', () => {
     for (const { metadata, rules } of ofKind(render(), 'Role'))
       for (const { resources, verbs, resourceNames } of rules) {
@@ -129,7 +134,7 @@ describe('rights', () => {
         if (!resources.includes('secrets')) continue;
         expect(metadata.name).toBe('margay-bootstrap');
         if (verbs.join() !== 'create')
-          expect(resourceNames).toEqual(['margay-first-key', 'margay-kek', 'margay-keys', 'margay-nats']);
+          expect(resourceNames).toEqual(MADE_BY_THE_HOOK);
       }
   });
 
@@ -145,7 +150,9 @@ describe('rights', () => {
 describe('the hook that makes secrets', () => {
   const job = (values: object) =>
     ofKind(render(values), 'Job').find(({ metadata }) => metadata.name === 'margay-bootstrap');
-  const argsOf = (values: object): string[] => job(values)?.spec.template.spec.containers[0].args.join(' ');
+  /** Without certificates, which have tests of their own. */
+  const argsOf = (values: object): string[] =>
+    job({ ...values, tls: { mode: 'off' } })?.spec.template.spec.containers[0].args.join(' ');
 
   it('makes keys, the key of secrets, first key and the password of the broker, before everything else', () => {
     expect(argsOf(EVALUATION)).toBe('bootstrap --namespace agents --instance margay --egress-ca margay-egress-ca --first-key margay-first-key --kek margay-kek --keys margay-keys --nats margay-nats'); // prettier-ignore

@@ -12,7 +12,10 @@ const COMPONENTS = ['agent-runner', 'channel', 'gateway', 'ide-manager', 'mcp-po
 const CLOSED = /^(cut|ECONNREFUSED|EHOSTUNREACH|ETIMEDOUT)$/;
 const LIVE_RUNS = 20;
 /** `helm uninstall` leaves them and the workspaces, as NOTES and docs/installing.md say. */
-const KEPT_SECRETS = ['margay-first-key', 'margay-keys', 'margay-nats'];
+const KEPT_SECRETS = [
+  ...['egress-ca', 'first-key', 'kek', 'keys', 'nats', 'tls-agent-runner', 'tls-ca', 'tls-channel', 'tls-egress'],
+  ...['tls-gateway', 'tls-ide-manager', 'tls-mcp-pool', 'tls-session', 'tls-tool-executor'],
+].map((name) => `margay-${name}`);
 
 interface Pods {
   items: {

@@ -10,6 +10,9 @@
 - { name: MARGAY_LOG_LEVEL, value: {{ $values.observability.logLevel }} }
 - { name: MARGAY_SHUTDOWN_LIMIT_SECONDS, value: {{ include "margay.shutdownSeconds" . | quote }} }
 - { name: MARGAY_KEYS_DIR, value: /margay/keys }
+{{- if ne (include "margay.tlsMode" .root) "off" }}
+- { name: MARGAY_TLS_DIR, value: /margay/tls }
+{{- end }}
 {{ include "margay.addresses" . }}
 {{- if has "gateway" $services }}
 {{ include "margay.gatewayEnvironment" .root }}

@@ -146,6 +146,9 @@ readinessProbe:
 {{- define "margay.mounts" -}}
 - { name: tmp, mountPath: /tmp }
 - { name: keys, mountPath: /margay/keys, readOnly: true }
+{{- if ne (include "margay.tlsMode" .root) "off" }}
+- { name: tls, mountPath: /margay/tls, readOnly: true }
+{{- end }}
 {{- if has "session" .component.services }}
 - { name: kek, mountPath: /margay/kek, readOnly: true }
 {{- end }}
@@ -186,6 +189,10 @@ readinessProbe:
       {{- range .component.services }}
       - { key: {{ . }}.key.pem, path: {{ . }}.key.pem }
       {{- end }}
+{{- if ne (include "margay.tlsMode" .root) "off" }}
+- name: tls
+  secret: { secretName: {{ include "margay.tlsSecret" . }} }
+{{- end }}
 {{- if has "session" .component.services }}
 - name: kek
   secret: { secretName: {{ include "margay.kekSecret" .root }}, items: [{ key: kek.json, path: kek.json }] }

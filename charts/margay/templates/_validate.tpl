@@ -24,6 +24,19 @@
 {{- if and (eq $values.secrets.mode "generated") $values.secrets.existingSecret }}
 - 'secrets.existingSecret: not used with secrets.mode generated; set secrets.mode to existing, or empty it'
 {{- end }}
+{{- with $values.tls }}
+{{- if and (eq (toString .mode) "certManager") (not ($.Capabilities.APIVersions.Has "cert-manager.io/v1")) }}
+- 'tls.mode: certManager, but the cluster has no cert-manager.io/v1; install cert-manager, or set tls.mode to generated'
+{{- end }}
+{{- if and (eq (toString .mode) "existing") (not .existingSecret) }}
+- 'tls.existingSecret: missing with tls.mode existing; set it to the first part of the names of your secrets (docs/installing.md says how to make them)'
+{{- else if and .existingSecret (ne (toString .mode) "existing") }}
+- 'tls.existingSecret: not used with tls.mode {{ .mode }}; set tls.mode to existing, or empty it'
+{{- end }}
+{{- if and .issuer.name (ne (include "margay.tlsMode" $) "certManager") }}
+- 'tls.issuer.name: not used without cert-manager; set tls.mode to certManager, or empty it'
+{{- end }}
+{{- end }}
 {{- range $component := include "margay.components" . | fromYamlArray }}
 {{- $own := get $values $component.section }}
 {{- if and $component.isFirst (lt (int $own.graceSeconds) (int (add $own.drainSeconds 15))) }}
