@@ -174,6 +174,12 @@ const EXAMPLES: Record<string, Example> = {
     about: { kind: 'pod' },
     minutes: 90,
   },
+  MargaySnapshotsFailing: {
+    fires: [growing('margay_workspace_snapshot_failures_total{reason="snapshot_too_large"}', 0.2)],
+    quiet: [growing('margay_workspace_snapshot_failures_total{reason="snapshot_dropped"}', 0.2)],
+    about: { reason: 'snapshot_too_large' },
+    minutes: 60,
+  },
   MargayVersionGate: {
     fires: [constant('margay_version_gate_closed{pod="a"}', 1)],
     quiet: [constant('margay_version_gate_closed{pod="a"}', 0)],

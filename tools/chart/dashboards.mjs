@@ -78,6 +78,11 @@ const BOARDS = {
         'ops',
         { '{{verb}} {{kind}}': rate('margay_kubernetes_writes_total', 'verb, kind') },
       ],
+      'Time of an archive, p95': [
+        's',
+        { '{{kind}}': quantile(0.95, 'margay_workspace_snapshot_duration_seconds', 'kind') },
+      ],
+      'Archives that failed': ['ops', { '{{reason}}': rate('margay_workspace_snapshot_failures_total', 'reason') }],
       'Leftovers removed': ['ops', { '{{kind}}': rate('margay_sandbox_orphans_removed_total', 'kind') }],
       'Tool calls': ['ops', { '{{tool}} {{status}}': rate('margay_tool_call_duration_seconds_count', 'tool, status') }],
       'Time of a tool call, p95': ['s', { '{{tool}}': quantile(0.95, 'margay_tool_call_duration_seconds', 'tool') }],

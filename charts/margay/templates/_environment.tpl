@@ -151,6 +151,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- end }}
 {{- with .Values.workspaces }}
 - { name: MARGAY_WORKSPACE_MAX_BYTES, value: {{ .contentMaxBytes | int64 | quote }} }
+- { name: MARGAY_WORKSPACES_DORMANT_DAYS, value: {{ .dormantAfterDays | quote }} }
 - { name: MARGAY_WORKSPACE_SESSION_DAYS, value: {{ .retention.sessionDays | quote }} }
 - { name: MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT, value: {{ .retention.sessionDaysByTenant | toJson | quote }} }
 - { name: MARGAY_WORKSPACE_PROJECT_DAYS, value: {{ .retention.projectDays | quote }} }
