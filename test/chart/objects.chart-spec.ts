@@ -133,8 +133,7 @@ describe('rights', () => {
         expect(verbs).not.toContain('*');
         if (!resources.includes('secrets')) continue;
         expect(metadata.name).toBe('margay-bootstrap');
-        if (verbs.join() !== 'create')
-          expect(resourceNames).toEqual(MADE_BY_THE_HOOK);
+        if (verbs.join() !== 'create') expect(resourceNames).toEqual(MADE_BY_THE_HOOK);
       }
   });
 

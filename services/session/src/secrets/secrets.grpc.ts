@@ -1,4 +1,4 @@
-import { secretsPb } from '@margay/contracts';
+import type { secretsPb } from '@margay/contracts';
 import type { GrpcHandlers } from '@margay/platform';
 import { scopeName, type SecretsService } from './secrets.service';
 import type { SecretUse } from './secret-use';
