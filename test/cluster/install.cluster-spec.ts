@@ -7,7 +7,7 @@ import { MODEL_ANSWER } from './runs/script';
 
 jest.setTimeout(600_000);
 
-const COMPONENTS = ['agent-runner', 'channel', 'gateway', 'ide-manager', 'mcp-pool', 'mongodb', 'nats', 'session', 'tool-executor']; // prettier-ignore
+const COMPONENTS = ['agent-runner', 'channel', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'mongodb', 'nats', 'session', 'tool-executor']; // prettier-ignore
 /** An enforcer drops or refuses. */
 const CLOSED = /^(cut|ECONNREFUSED|EHOSTUNREACH|ETIMEDOUT)$/;
 const LIVE_RUNS = 20;
@@ -80,7 +80,8 @@ describe('helm install with the bundled servers', () => {
   });
 
   it('passes helm test: healthy, a session made and ended', async () => {
-    const output = await cluster.helm(['test', 'margay', '--namespace', namespace, '--logs', '--timeout', '60s']);
+    const test = ['test', 'margay', '--namespace', namespace, '--logs', '--timeout', '60s'];
+    const output = await installation.phase('helm test', () => cluster.helm(test));
     expect(output).toMatch(/session \w+ made\nsession \w+ ended/);
   });
 

@@ -31,7 +31,8 @@ function answerTo(path: string): [number, object] {
   return [200, { session_id: 'ab12', terminated: true }];
 }
 
-const run = (apiKey?: string) => check({ url, ...(apiKey && { apiKey }), write: (line) => lines.push(line) });
+const run = (apiKey?: string, reachMs = 0) =>
+  check({ url, ...(apiKey && { apiKey }), write: (line) => lines.push(line), reachMs });
 
 describe('the command check', () => {
   it('makes a session and ends it', async () => {
@@ -60,6 +61,15 @@ describe('the command check', () => {
     await new Promise((resolve) => server.close(resolve).closeAllConnections());
     await expect(run('mk_key')).rejects.toMatchObject({ reason: 'gateway_unhealthy' });
     expect(asked).toHaveLength(1);
+  });
+
+  it('waits for a gateway that it is not let through to yet', async () => {
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve).closeAllConnections());
+    const checked = run('mk_key', 60_000);
+    await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+    await checked;
+    expect(lines.at(-1)).toBe('session ab12 ended');
   });
 
   it.each([[[]], [['--url']], [['--url', 'gateway']], [['--uri', 'http://g']], [['http://g']]])(

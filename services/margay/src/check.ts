@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { MargayClient } from '@margay/client';
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
@@ -5,11 +6,16 @@ import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/e
 const USAGE = `Usage: margay.cjs check --url URL
 The key is that of MARGAY_CHECK_KEY or MARGAY_CHECK_KEY_FILE; without one only health is checked.`;
 const HEALTH_TIMEOUT_MS = 10_000;
+/** A network policy lets a new pod through only a while after that has started. */
+const REACH_MS = 20_000;
+const PAUSE_MS = 500;
 
 export interface CheckOptions {
   url: string;
   apiKey?: string;
   write: (line: string) => void;
+  /** How long it tries to reach the gateway at all; default 20 s. */
+  reachMs?: number;
 }
 
 /** @throws InvalidArgumentError `usage` */
@@ -24,8 +30,8 @@ export function parseCheck(argv: readonly string[]): string {
 }
 
 /** Whether an installation works, as a client sees it: it is healthy, and a session can be made and ended. */
-export async function check({ url, apiKey, write }: CheckOptions): Promise<void> {
-  await checkHealth(url);
+export async function check({ url, apiKey, write, reachMs = REACH_MS }: CheckOptions): Promise<void> {
+  await checkHealth(url, performance.now() + reachMs);
   write('the gateway is healthy');
   if (apiKey === undefined) return write('no key: no session was made');
   const client = new MargayClient({ baseUrl: url, apiKey, surface: 'system:check' });
@@ -40,12 +46,15 @@ export async function check({ url, apiKey, write }: CheckOptions): Promise<void>
   write(`session ${session.id} ended`);
 }
 
-async function checkHealth(url: string): Promise<void> {
+async function checkHealth(url: string, until: number): Promise<void> {
   const address = new URL('/healthz', url);
   const answer = await fetch(address, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS) }).catch((cause: unknown) => {
-    throw unhealthy(`was not reached at ${address.href}`, cause);
+    if (performance.now() > until) throw unhealthy(`was not reached at ${address.href}`, cause);
   });
-  if (!answer.ok) throw unhealthy(`answered ${answer.status} at ${address.href}`);
+  if (answer?.ok) return;
+  if (answer) throw unhealthy(`answered ${answer.status} at ${address.href}`);
+  await delay(PAUSE_MS);
+  await checkHealth(url, until);
 }
 
 function unhealthy(what: string, cause?: unknown): Error {
