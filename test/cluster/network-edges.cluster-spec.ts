@@ -156,7 +156,7 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
   });
 
   it('pain 36: every listed edge connects and no other one, metadata and DNS of sandboxes included', async () => {
-    const components = [...COMPONENTS, 'check', 'bootstrap', 'mongodb', 'nats'];
+    const components = [...COMPONENTS, 'check', 'bootstrap', 'nats'];
     const strangers = { client: { app: 'client' }, monitoring: { app: 'monitoring' }, stranger: { app: 'stranger' } };
     await cluster.apply(
       ...components.map((name) => probePod(cluster, `probe-${name}`, namespace, marked(name))),
@@ -184,6 +184,13 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
       'exactly the listed edges',
       async () => expect(await openEdges(cluster, [...own, foreign, ...sandboxes], targets)).toEqual(wanted),
       60_000,
+    );
+    // Last of all: the store's Service would lead to it, and session away from the store.
+    await cluster.apply(probePod(cluster, 'probe-mongodb', namespace, marked('mongodb')));
+    await cluster.waitFor(namespace, 'pod/probe-mongodb', 'jsonpath={.status.phase}=Running');
+    const store = { name: 'mongodb', namespace, pod: 'probe-mongodb' };
+    await cluster.until('no edge from the store', async () =>
+      expect(await openEdges(cluster, [store], targets)).toEqual([]),
     );
   });
 
