@@ -101,7 +101,10 @@ function clientOf(address: string, keys: KeyRing): GrpcClient<typeof sessionsPb.
 }
 
 const ask = (client: GrpcClient<typeof sessionsPb.SessionsDefinition>, service = 'gateway') =>
-  client.interruptRun({ sessionId: 's' }, { principal: systemPrincipal(service, 'acme'), timeoutMs: 3_000 });
+  client.interruptRun(
+    { sessionId: 's', idempotencyKey: '' },
+    { principal: systemPrincipal(service, 'acme'), timeoutMs: 3_000 },
+  );
 
 describe('encrypted calls', () => {
   const authority = newAuthority();

@@ -44,8 +44,13 @@ describe('the certificate of a process', () => {
   it('is made anew for other services, another authority, and where it is damaged', () => {
     expect(dueLeaf(authority, ['session'], NOW)(leaf)).toHaveProperty(['tls.crt']);
     expect(dueLeaf(missingAuthority(NOW)({}), services, NOW)(leaf)).toHaveProperty(['tls.crt']);
-    for (const damaged of [{ 'tls.crt': 'x' }, { 'tls.key': '' }, { 'ca.crt': leaf['tls.crt'] ?? '' }])
-      expect(dueLeaf(authority, services, NOW)({ ...leaf, ...damaged })).toHaveProperty(['tls.key']);
+    for (const [key, text] of [
+      ['tls.crt', 'x'],
+      ['tls.key', ''],
+      ['ca.crt', leaf['tls.crt'] ?? ''],
+    ] as const)
+      // prettier-ignore
+      expect(dueLeaf(authority, services, NOW)({ ...leaf, [key]: text })).toHaveProperty(['tls.key']);
   });
 
   it('never outlives its authority', () => {
