@@ -60,6 +60,26 @@ describe('workspaces', () => {
     expect((await files(`session=${session.id}`)).attachments).toEqual(['plan.md']);
   });
 
+  it('tells the model what a reference in the query leads to, and shows people what was typed', async () => {
+    const asked: string[] = [];
+    margay.script(
+      byConversation(({ user }) => {
+        asked.push(user);
+        return answer('read');
+      }),
+    );
+    const session = await margay.sessionWith({ 'notes/plan.md': 'the plan in the file' });
+    await (await session.query('Sum up @notes/plan.md, and @nope.md')).result();
+    expect(asked[0]).toContain('--- @notes/plan.md ---\nthe plan in the file\n--- end @notes/plan.md ---');
+    expect(asked[0]).toContain('@nope.md');
+    const events = (await margay.storedFrames(session.id)).map((text) => JSON.parse(text) as Record<string, never>);
+    expect(events.find(({ type }) => type === 'user')).toMatchObject({
+      payload: { text: 'Sum up @notes/plan.md, and @nope.md' },
+    });
+    await (await session.query('And again?')).result();
+    expect(asked.join()).toContain('the plan in the file');
+  });
+
   it('lists the files of the workspace for completion, as a command has just left them', async () => {
     const command = 'git init -q . && echo out/ > .gitignore && mkdir out && touch out/x src.ts';
     margay.script(

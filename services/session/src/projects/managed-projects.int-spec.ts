@@ -158,6 +158,17 @@ describe('a managed project', () => {
     expect(harness.listed.at(-1)?.workspaceJson).toBe(JSON.stringify({ kind: 'project', projectId: id }));
   });
 
+  it('is known by any form of its name in lists of sessions', async () => {
+    const { project_id: id, name } = await create({ name: 'Listed' });
+    const sessionId = await sessionIn(id);
+    await accept(sessionId);
+    for (const project of [id, `managed:${id}`, name]) {
+      const request = sessionsPb.ListSessionsRequest.fromPartial({ projects: [project] });
+      const { summariesJson } = await harness.sessions.listSessions(request, { principal: ada });
+      expect(summariesJson.map((json) => (JSON.parse(json) as { session_id: string }).session_id)).toEqual([sessionId]);
+    }
+  });
+
   it('tells its branches, or why it has none, also of projects of the configuration', async () => {
     const { project_id: id } = await create();
     const branches = (project: string, principal = ada) => harness.sessions.listBranches({ project }, { principal });

@@ -82,10 +82,13 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
         const head = await sessions.findTagged(principal, tag);
         return { summariesJson: head ? [JSON.stringify(summaryOfHead(head, await positions.ofHead(head)))] : [] };
       }
+      // Rows know projects by the names that bindings give them.
+      const { tenantId } = principal;
+      const named = projects.map(async (name) => (await ports.projects.find(tenantId, name)) ?? name);
       const rows = await ports.rows.list({
         ...ownOnly(principal),
-        tenantId: principal.tenantId,
-        projects,
+        tenantId,
+        projects: await Promise.all(named),
         limit: Math.min(limit ?? LIST_MAX, LIST_MAX),
         offset,
       });

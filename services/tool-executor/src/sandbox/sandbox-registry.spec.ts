@@ -111,12 +111,15 @@ const grantOf = (more: Partial<RunGrant> = {}): RunGrant => ({
   ...more,
 });
 
+const refuse = () => Promise.reject(new Error('not part of this spec'));
+
 let folder: string;
 let server: GrpcServer;
 let driver: FakeDriver;
 let ledger: FakeLedger;
 let registry: SandboxRegistry;
 let now: number;
+let claimed: unknown[];
 let fences: { epoch: number; kill: boolean; background: boolean; grantEpoch: number }[];
 
 beforeEach(async () => {
@@ -125,6 +128,7 @@ beforeEach(async () => {
   const keys = await KeyRing.load(folder, 'tool-executor');
   const listen = `unix:${folder}/s`;
   fences = [];
+  claimed = [];
   server = new GrpcServer({ listen, keys, logger, sandboxId: 'sb1' }).add(sandboxdPb.SandboxdDefinition, {
     hello: async () => ({ version: '1', incarnation: 'i1', tools: [], isolation: 'none' }),
     execute: async function* () {},
@@ -136,9 +140,9 @@ beforeEach(async () => {
     },
     forget: async () => ({}),
     placeAttachment: async () => ({ done: true, nextOffset: 0 }),
-    listFiles: async () => {
-      throw new Error('not part of this spec');
-    },
+    ...{ listFiles: refuse, expandReferences: refuse, addWorktree: refuse, removeWorktree: refuse, restore: refuse },
+    watchIndex: async function* () {},
+    snapshot: async function* () {},
     shutdown: async () => ({}),
   });
   await server.start();
@@ -151,6 +155,7 @@ beforeEach(async () => {
     grants: new SandboxGrants(keys),
     idleStopMs: 900_000,
     logger,
+    onClaimed: (sandbox) => claimed.push(sandbox),
     now: () => now,
   });
 });
@@ -237,6 +242,27 @@ describe('SandboxRegistry', () => {
     await registry.obtain(grantOf());
     await registry.release('t1', 's1');
     expect(driver.releases).toEqual([{ sessionId: 's1', forget: 'everything', reason: 'released' }]);
+  });
+
+  it('is released by who left its workspace, but not if a later run has it', async () => {
+    await registry.obtain(grantOf({ epoch: 3 }));
+    await registry.release('t1', 's1', 2);
+    expect(driver.releases).toEqual([]);
+    const next = registry.obtain(grantOf({ epoch: 4, workspace: { kind: 'path', path: '/p' } }));
+    await registry.release('t1', 's1', 3);
+    await next;
+    expect(driver.releases.map(({ reason }) => reason)).toEqual(['other workspace']);
+    await registry.release('t1', 's1', 4);
+    expect(driver.releases.map(({ reason }) => reason)).toEqual(['other workspace', 'released']);
+  });
+
+  it('is found by its workspace, within its tenant, and told of when it comes into use', async () => {
+    const sandbox = await registry.obtain(grantOf({ workspace: { kind: 'project', projectId: 'a'.repeat(32) } }));
+    const key = `p/${'a'.repeat(32)}`;
+    expect(registry.findIn('t1', key)).toBe(sandbox);
+    expect(registry.findIn('t2', key)).toBeUndefined();
+    expect(registry.findIn('t1', 's/s1')).toBeUndefined();
+    expect(claimed).toEqual([sandbox]);
   });
 
   it('takes over what an earlier life left, and uses it for the next call', async () => {
