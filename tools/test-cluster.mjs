@@ -15,6 +15,7 @@ import { progress, root, runCommand, SIGNALS } from './prepare.mjs';
 const scripts = join(root, 'tools/testcluster');
 /** Commands that run now. */
 const children = new Set();
+const withKeda = process.argv.includes('--keda');
 const OWN_CLUSTER = /^margay-test-(\d+)$/;
 
 await runCommand(import.meta.url, main);
@@ -101,7 +102,9 @@ async function ownCluster(folder) {
       const next = nextVersion(await ownVersion());
       const images = await makeImages([], { out: folder });
       images.push(...(await makeImages(['margay'], { out: join(folder, 'next'), as: next })));
+      if (withKeda) await script('keda/build.sh');
       const kubeconfig = await script('up.sh');
+      if (withKeda) await script('keda/up.sh');
       await script('import.sh', ...images.map(({ archive }) => archive));
       return {
         ...env,
@@ -130,10 +133,11 @@ async function removeOrphans() {
 async function runSpecs(env, folder) {
   const version = await ownVersion();
   const outputFile = join(folder, 'results.json');
+  const patterns = process.argv.slice(2).filter((argument) => argument !== '--keda');
   const args = [
     ...['node_modules/jest/bin/jest.js', '--config', 'jest.config.js', '--runInBand', '--forceExit'],
-    ...['--globalSetup', './test/cluster/setup.cjs', '--json', '--outputFile', outputFile, ...process.argv.slice(2)],
-    ...['--testMatch', '<rootDir>/test/cluster/**/*.cluster-spec.ts'],
+    ...['--globalSetup', './test/cluster/setup.cjs', '--json', '--outputFile', outputFile, ...patterns],
+    ...['--testMatch', `<rootDir>/test/cluster/**/*.${withKeda ? 'keda' : 'cluster'}-spec.ts`],
   ];
   // With --json jest prints its report to standard output too: only the file is wanted.
   const child = start(process.execPath, args, {

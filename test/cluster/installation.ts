@@ -126,7 +126,11 @@ export class Installation {
       mongodb: { enabled: true, ...bundled, ...small },
       nats: { enabled: true, image: this.cluster.image('nats'), resources: { requests: { cpu: '10m' } } },
       models: { default: 'house', baseUrl: `http://model:${PORTS.model}/v1`, existingSecret: 'model-key' },
-      networkPolicy: { ingressFrom: [{ podSelector: { matchLabels: { app: 'client' } } }], modelPorts: [PORTS.model] },
+      networkPolicy: {
+        ingressFrom: [{ podSelector: { matchLabels: { app: 'client' } } }],
+        modelPorts: [PORTS.model],
+        ...(this.own['networkPolicy'] as object | undefined),
+      },
       toolExecutor: { ...small, httpToolsSecret: 'note-tool' },
       extra: [this.toolToModel()],
     };

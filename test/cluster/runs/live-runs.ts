@@ -18,14 +18,23 @@ export class LiveRuns {
 
   /** Resolves once each of them has had the result of a tool. @param batch lower-case letters */
   static async start(installation: Installation, batch: string, count: number): Promise<LiveRuns> {
+    const runs = LiveRuns.begin(installation, batch, count);
+    await runs.areLive();
+    return runs;
+  }
+
+  static begin(installation: Installation, batch: string, count: number): LiveRuns {
     const { cluster, namespace } = installation;
     const program = ['/usr/bin/node', '/programs/follow-runs.cjs', 'http://margay-gateway', batch, String(count)];
     const followed = cluster.exec(namespace, 'client', program, { timeoutMs: LIFE_MS });
     followed.catch(() => undefined); // `end` sees it
     const names = Array.from({ length: count }, (_, index) => nameOf(batch, index));
-    const runs = new LiveRuns(installation, batch, names, followed);
-    await installation.phase(`${count} live runs`, () => Promise.race([runs.steps(2, LIVE_MS), followed]));
-    return runs;
+    return new LiveRuns(installation, batch, names, followed);
+  }
+
+  async areLive(): Promise<void> {
+    const areLive = () => Promise.race([this.steps(2, LIVE_MS), this.followed]);
+    await this.installation.phase(`${this.names.length} live runs`, areLive);
   }
 
   /** Resolves once each run has made so many more steps than by now. */
