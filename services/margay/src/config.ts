@@ -44,6 +44,7 @@ export const DoctorConfig = z.object({
   MARGAY_NATS_URL: z.string().optional().describe('the NATS server'),
   MARGAY_KEYS_DIR: z.string().optional().describe('folder of the keys'),
   MARGAY_HOME: z.string().optional().describe('folder of workspaces and records'),
+  MARGAY_KEK_FILE: z.string().optional().describe('file of key-encryption keys'),
   MARGAY_TLS_DIR: z.string().optional().describe('folder with tls.crt, tls.key and ca.crt'),
   MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('host:port of tool-executor'),
   /** Kubernetes tells every container. */

@@ -4,6 +4,7 @@ export { MongoCommitStore } from './commits/mongo-commit-store';
 export { OperatorStore, type RotatedKek } from './upkeep/operator-store';
 export { type Rebuilt } from './upkeep/rebuild';
 export { type Verification } from './upkeep/verify';
+export { checkKekFile } from './secrets/check-kek-file';
 export { clockSkewMs } from './store/store-clock';
 export { storeContract } from './store/store-contract';
 export { checkBackup, type BackupCheck } from './backup/check-backup';

@@ -1,11 +1,14 @@
 import * as os from 'node:os';
 import { randomBytes } from 'node:crypto';
+import { createLogger } from '@margay/platform';
 import type { Db, MongoClient } from 'mongodb';
 import { fault, ok, reasonOf, warning, type Finding } from './finding';
 
 export interface StoreCheckOptions {
   url: string | undefined;
   database: string;
+  /** Key-encryption keys, where this machine has them. */
+  kekFile?: string | undefined;
   /** Also the promises of docs/protocol.md §9, in a database of their own; takes half a minute. */
   withContract: boolean;
   /** Documents of the range that the contract reads. */
@@ -48,8 +51,22 @@ async function checkReached(clients: Clients, options: StoreCheckOptions): Promi
   const { version } = (await db.admin().command({ buildInfo: 1 })) as { version?: string };
   const findings = [ok('store.reached', `version ${version ?? 'unknown'}, database ${options.database}`)];
   findings.push(await checkClocks(db), await checkGeneration(client, options.database), await checkBackups(db));
+  if (options.kekFile !== undefined) findings.push(await checkKek(db, options.kekFile));
   if (options.withContract) findings.push(...(await checkContract(clients, options)));
   return findings.filter(({ detail }) => detail !== '');
+}
+
+async function checkKek(db: Db, file: string): Promise<Finding> {
+  const { checkKekFile } = await import('@margay/session');
+  try {
+    const active = await checkKekFile(file, db, createLogger({ service: 'doctor', level: 'off' }));
+    return ok(
+      'keys.secrets',
+      `secrets of tenants are sealed under ${active}; none of the keys that they need is missing`,
+    );
+  } catch (error) {
+    return fault('keys.secrets', reasonOf(error), 'see docs/secrets.md; session does not start like this');
+  }
 }
 
 async function checkClocks(db: Db): Promise<Finding> {

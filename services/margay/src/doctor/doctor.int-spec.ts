@@ -1,10 +1,12 @@
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
-import { generateKeys } from '@margay/platform';
+import { ensureKekFile, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
+import { createLogger, generateKeys } from '@margay/platform';
 import { MongoClient } from 'mongodb';
+import { bootstrap } from '../bootstrap/command';
 import { DoctorConfig } from '../config';
+import { checkCertificate } from './check-certificate';
 import { checkStore } from './check-store';
 import { doctor, examine } from './doctor';
 import type { Finding } from './finding';
@@ -23,12 +25,17 @@ beforeAll(async () => {
   client = await new MongoClient(servers.store.url, { runtimeAdapters: { os } }).connect();
   const keys = join(directory, 'keys');
   await generateKeys(keys, ['session', 'gateway']);
+  await ensureKekFile(join(directory, 'kek.json'));
+  const tls = { prefix: 'tls', peers: new Map([['session', ['session']]]) };
+  await bootstrap({ target: { folder: directory }, secrets: new Map(), tls }, createLogger({ level: 'off' }));
   environment = {
     MARGAY_MONGODB_URL: servers.store.url,
     MARGAY_MONGODB_DATABASE: database,
     MARGAY_NATS_URL: servers.nats.url,
     MARGAY_KEYS_DIR: keys,
     MARGAY_HOME: directory,
+    MARGAY_KEK_FILE: join(directory, 'kek.json'),
+    MARGAY_TLS_DIR: join(directory, 'tls-session'),
   };
 }, 300_000);
 afterAll(async () => {
@@ -50,7 +57,7 @@ describe('the doctor', () => {
   it('finds nothing wrong with servers and keys that are in order', async () => {
     const findings = (await look()).filter(({ check }) => check !== 'machine.disk');
     expect(findings.filter(({ status }) => status !== 'ok')).toEqual([]);
-    const looked = ['machine.node', 'keys.trust', 'nats.reached', 'nats.permissions', 'store.reached', 'store.clock', 'store.generation', 'store.backup']; // prettier-ignore
+    const looked = ['machine.node', 'keys.trust', 'tls.certificate', 'nats.reached', 'nats.permissions', 'store.reached', 'store.clock', 'store.generation', 'store.backup', 'keys.secrets']; // prettier-ignore
     expect(findings.map(({ check }) => check)).toEqual(looked);
   });
 
@@ -70,10 +77,29 @@ describe('the doctor', () => {
     ['no store', { MARGAY_MONGODB_URL: undefined }, 'store.reached'],
     ['a broker that is away', { MARGAY_NATS_URL: 'nats://127.0.0.1:1' }, 'nats.reached'],
     ['keys that are missing', { MARGAY_KEYS_DIR: '/nowhere/keys' }, 'keys.trust'],
+    ['a certificate that is missing', { MARGAY_TLS_DIR: '/nowhere/tls' }, 'tls.certificate'],
+    ['a key of secrets that is missing', { MARGAY_KEK_FILE: '/nowhere/kek.json' }, 'keys.secrets'],
   ])('names %s, with what to do', async (_, overrides, check) => {
     expect(await wrongOf(overrides)).toEqual([
       { check, status: 'fault', detail: expect.any(String), fix: expect.any(String) },
     ]);
+  });
+
+  it('tells when the certificate is due, and when it is over', async () => {
+    const after = async (days: number) => {
+      const [finding] = await checkCertificate(environment.MARGAY_TLS_DIR, Date.now() + days * 86_400_000);
+      return finding?.status;
+    };
+    expect([await after(340), await after(350), await after(370)]).toEqual(['ok', 'warning', 'fault']);
+  });
+
+  it('tells of data keys that the file of key-encryption keys can not open', async () => {
+    const tenants = client.db(database).collection<{ _id: string; deks: object[] }>('tenants');
+    const dek = { id: 'a', kid: 'k0', wrapped: '', createdAt: new Date(), retiredAt: null, uses: 1 };
+    await tenants.insertOne({ _id: 'acme', deks: [dek] });
+    const [finding] = await wrongOf({});
+    await tenants.deleteOne({ _id: 'acme' });
+    expect(finding).toMatchObject({ check: 'keys.secrets', status: 'fault', detail: expect.stringContaining('k0') });
   });
 
   it('never shows a password', async () => {

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { InvalidArgumentError } from '@margay/errors';
 import type { DoctorConfig } from '../config';
 import { checkCluster } from './cluster/check-cluster';
+import { checkCertificate } from './check-certificate';
 import { checkKeys } from './check-keys';
 import { checkMachine } from './check-machine';
 import { checkNats } from './check-nats';
@@ -53,10 +54,11 @@ export async function examine(
   { config, progress }: DoctorContext,
   { isQuick, isCluster }: Omit<DoctorCommand, 'asJson'>,
 ): Promise<Finding[]> {
-  const store = { url: config.MARGAY_MONGODB_URL, database: config.MARGAY_MONGODB_DATABASE, withContract: !isQuick, progress }; // prettier-ignore
+  const store = { url: config.MARGAY_MONGODB_URL, database: config.MARGAY_MONGODB_DATABASE, kekFile: config.MARGAY_KEK_FILE, withContract: !isQuick, progress }; // prettier-ignore
   return [
     ...(await checkMachine([config.MARGAY_HOME ?? tmpdir(), tmpdir()])),
     ...(await checkKeys(config.MARGAY_KEYS_DIR)),
+    ...(await checkCertificate(config.MARGAY_TLS_DIR)),
     ...(await checkNats(config.MARGAY_NATS_URL)),
     ...(await checkStore(store)),
     ...(isCluster ? await checkCluster({ config, progress }) : []),
