@@ -139,6 +139,13 @@ describe('ways in and out', () => {
     ]);
   });
 
+  it('lead from tool-executor to what tools of the operator call, where there are any', () => {
+    const values = readChartYaml('ci/own-workspaces.yaml') as object;
+    expect(outerEdges(render(values))).toContain('margay-tool-executor → 203.0.113.40/32:8443');
+    const without = { ...values, toolExecutor: {} };
+    expect(outerEdges(render(without)).filter((edge) => edge.includes('203.0.113.40'))).toEqual([]);
+  });
+
   it('take the cluster’s own ranges out, of the proxy and of the runners', () => {
     const objects = render(readChartYaml('ci/egress.yaml') as object);
     for (const name of ['margay-egress', 'margay-agent-runner']) {

@@ -495,6 +495,16 @@ describe('notes', () => {
   it('warn of open networks', () => {
     expect(notes(readChartYaml('ci/no-network-policy.yaml') as object)).toContain('Warning: without network policies');
   });
+
+  it('say what is still to be set, and what to do after a restore', () => {
+    expect(notes()).toContain('It holds for 24 hours');
+    expect(notes({ ...EVALUATION, firstKey: { ttlSeconds: 0 } })).not.toContain('It holds');
+    const tools = { ...EVALUATION, toolExecutor: { httpToolsSecret: 'tools' } };
+    expect(notes(tools)).toContain('Tools of tools reach nothing unless networkPolicy.httpToolsTo names');
+    expect(notes()).toContain('name them in egress.clusterCidrs');
+    const restoring = notes(readChartYaml('ci/restore.yaml') as object);
+    expect(restoring).toContain('When the job margay-restore-1 is done its log names the database');
+  });
 });
 
 describe('extra objects', () => {

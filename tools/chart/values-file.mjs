@@ -152,6 +152,7 @@ const COMMON = {
   apiServerPorts: 'Ports of the API server.',
   mongodbPorts: 'Ports of your own MongoDB.',
   natsPorts: 'Ports of your own NATS.',
+  httpToolsPorts: 'Ports of those services.',
   egressPorts: 'Ports of those pods.',
   otlpPorts: 'Ports of the collector.',
 };

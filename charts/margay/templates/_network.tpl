@@ -209,6 +209,17 @@ templates can't tell; whoever names a narrower range means it.
 {{- end -}}
 {{- end -}}
 
+{{/* What the operator's tools call. */}}
+{{- define "margay.needs.httpTools" -}}
+{{- with .Values.networkPolicy -}}
+{{- if and $.Values.toolExecutor.httpToolsSecret .httpToolsTo -}}
+- to:
+    {{- toYaml .httpToolsTo | nindent 4 }}
+  ports: {{ include "margay.policyPorts" .httpToolsPorts }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "margay.needs.sandboxes" -}}
 - to:
     {{- range include "margay.workspaceNamespaces" . | fromYamlArray }}
