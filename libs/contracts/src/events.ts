@@ -103,6 +103,8 @@ export const EVENT_PAYLOADS = {
     /** In the words of whoever refused. */
     message: z.string().optional(),
     attempt: z.number().int().optional(),
+    /** Among those of its tenant that wait. */
+    queue_position: z.number().int().optional(),
   }),
   /** The files of a sandbox that was lost are back as of then; null: there was no snapshot, so they are not. */
   workspace_restored: open({ snapshot_id: z.string().nullable(), age_seconds: z.number().nullable() }),

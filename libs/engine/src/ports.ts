@@ -171,6 +171,8 @@ export interface SandboxWait {
   message: string;
   /** Which try it is; 0 = not counted. */
   attempt: number;
+  /** Its place among those of its tenant that wait; 0 = none waits. */
+  queuePosition?: number;
 }
 
 /** What a person said, and the files that came with it. */

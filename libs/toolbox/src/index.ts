@@ -15,7 +15,7 @@ export {
   type ToolStatus,
 } from './outcome';
 export { OutputLog, type OutputLogOptions, type OutputPreview } from './shell/output-log';
-export { killTree, listProcesses, type TreeRoot } from './shell/process-tree';
+export { killTree, listProcesses, treeMembers, type TreeRoot } from './shell/process-tree';
 export { ShellHost, type ShellHostOptions } from './shell/shell-host';
 export { DEFAULT_LIMITS, shellEnvironment, type ShellLimits } from './shell/spawn-shell';
 export { Toolbox, timeoutReason } from './toolbox';

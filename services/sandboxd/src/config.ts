@@ -57,6 +57,10 @@ const Environment = z.object({
     .default(2 * 1024 ** 3),
   /** 0 = no limit: where other processes share the user. */
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().default(512),
+  /** What the workspace of a pod may take; near that, writes fail before the kubelet takes the pod. 0 = not watched. */
+  MARGAY_SANDBOX_WORKSPACE_BYTES: z.coerce.number().int().default(0),
+  /** Of a pod as a whole, counted every second. 0 = not watched. */
+  MARGAY_SANDBOX_POD_PROCESSES: z.coerce.number().int().default(0),
   /** Empty where the first grant decides. */
   MARGAY_SESSION_ID: z.string().default(''),
   /** For tests only: the daemon fails on purpose. */

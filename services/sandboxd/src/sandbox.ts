@@ -12,6 +12,7 @@ import { IndexWatch } from './files/index-watch';
 import { listFiles } from './files/list-files';
 import { Worktrees } from './git/worktrees';
 import { Journal } from './journal/journal';
+import { LimitWatch } from './limits/limit-watch';
 
 export type Isolation = 'bwrap' | 'pod' | 'uid' | 'none';
 
@@ -27,6 +28,8 @@ export interface SandboxOptions {
   /** The whole environment of commands. */
   environment: Readonly<Record<string, string>>;
   limits: ShellLimits;
+  /** Of the container as a whole; absent: nobody looks. */
+  watched?: { workspaceBytes: number; processes: number };
   /** Called whenever the session is known, from the start or by a grant. */
   onSession?: () => void;
   /** An earlier life of the sandbox saw this epoch. */
@@ -58,6 +61,7 @@ export class Sandbox {
   private changes = 0;
   private readonly worktrees: Worktrees;
   private readonly index: IndexWatch;
+  private watch?: LimitWatch;
 
   private constructor(
     private readonly options: SandboxOptions,
@@ -98,13 +102,25 @@ export class Sandbox {
     const toolbox = new Toolbox(paths, shell);
     // With a container everything in it ends: its calls were killed, and nothing of them lives on.
     const interruptedAs = isolation === 'pod' ? 'killed' : 'unknown';
-    const calls = new CallTable({ journal, state, toolbox, spillFolder: options.spillFolder, interruptedAs });
+    const watch = new LimitWatch({
+      root,
+      ...(options.watched ?? { workspaceBytes: 0, processes: 0 }),
+      isBusy: () => calls.runningCount > 0 || shell.sessions.starters.length > 0,
+      end: async (limitHit, weigh) => {
+        if (weigh) return calls.endHeaviest(limitHit, weigh);
+        await Promise.all([calls.endAll(0, () => true, limitHit), toolbox.closeBackground(() => true, 0)]);
+      },
+    });
+    const { spillFolder } = options;
+    const calls = new CallTable({ journal, state, toolbox, spillFolder, interruptedAs, space: watch });
     const interrupted = await calls.recover();
     // Outside a box the processes of a killed daemon live on.
     if (!isBoxed) await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));
     const attachments = attachmentsFolder === undefined ? undefined : new Attachments(attachmentsFolder);
     const archive = await WorkspaceArchive.open(root, options.stateFolder);
     const sandbox = new Sandbox(options, state, journal, toolbox, calls, environment, attachments, archive);
+    sandbox.watch = watch;
+    if (options.watched) watch.start();
     sandbox.tellSession();
     return sandbox;
   }
@@ -346,6 +362,7 @@ export class Sandbox {
   /** Ends every call and background shell; calls that were running are stored as `killed`. */
   async close(graceMs: number): Promise<void> {
     this.isClosing = true;
+    await this.watch?.stop();
     await this.calls.endAll(Math.min(graceMs, MAX_GRACE_MS));
     await this.toolbox.close(Math.min(graceMs, MAX_GRACE_MS));
     await this.journal.close();

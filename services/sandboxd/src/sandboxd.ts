@@ -134,6 +134,12 @@ function sandboxOptions(config: SandboxdConfig): SandboxOptions {
       openFiles: OPEN_FILES,
       ...(config.MARGAY_SANDBOX_PROCESSES > 0 ? { processes: config.MARGAY_SANDBOX_PROCESSES } : {}),
     },
+    ...(config.MARGAY_SANDBOX_ISOLATION === 'pod' && {
+      watched: {
+        workspaceBytes: config.MARGAY_SANDBOX_WORKSPACE_BYTES,
+        processes: config.MARGAY_SANDBOX_POD_PROCESSES,
+      },
+    }),
     minimum: { generation: config.MARGAY_SANDBOX_MIN_GENERATION, epoch: config.MARGAY_SANDBOX_MIN_EPOCH },
   };
 }

@@ -139,10 +139,11 @@ export class EventFactory {
     return { type: 'recovery', payload: { action: 'halt_no_progress', ...this.at(step), tool } };
   }
 
-  sandboxState({ sandboxId, state, reason, message, attempt }: SandboxWait): EventInput {
+  sandboxState({ sandboxId, state, reason, message, attempt, queuePosition = 0 }: SandboxWait): EventInput {
     const sandbox = sandboxId === '' ? {} : { sandbox_id: sandboxId };
     const tries = attempt === 0 ? {} : { attempt };
-    return { type: 'sandbox_state', payload: { ...sandbox, state, reason, message, ...tries } };
+    const place = queuePosition === 0 ? {} : { queue_position: queuePosition };
+    return { type: 'sandbox_state', payload: { ...sandbox, state, reason, message, ...tries, ...place } };
   }
 
   note(text: string): EventInput {

@@ -2,13 +2,14 @@ import path from 'node:path';
 import type { EffectClass, sandboxdPb } from '@margay/contracts';
 import { AlreadyExistsError } from '@margay/errors';
 import { faultPoint } from '@margay/platform/faults';
-import { recoverFiles, timeoutReason, type Toolbox } from '@margay/toolbox';
+import { recoverFiles, timeoutReason, treeMembers, type Toolbox, type ToolOutcome } from '@margay/toolbox';
 import { LRUCache } from 'lru-cache';
 import type { Epoch, SandboxState } from '../grants/sandbox-state';
 import type { JournalRow, StoredResult } from '../journal/entries';
 import type { Journal } from '../journal/journal';
+import { killedForMemory } from '../limits/killed-for-memory';
 import { Call, CallCancelled } from './call';
-import { killedResult, notRun, storedResult, unknownResult } from './finished';
+import { killedResult, notRun, storedResult, unknownResult, workspaceFull } from './finished';
 
 export interface CallTableOptions {
   journal: Journal;
@@ -17,6 +18,8 @@ export interface CallTableOptions {
   spillFolder: string;
   /** What became of calls that the end of the daemon interrupted, where nothing else tells. */
   interruptedAs?: 'killed' | 'unknown';
+  /** How full the workspace is. */
+  space?: { readonly isFull: boolean; readonly note: string | undefined };
 }
 
 export interface CallRequest {
@@ -103,6 +106,19 @@ export class CallTable {
     await Promise.all(meant.map(({ call }) => call.ended));
   }
 
+  /** Ends the running call whose processes weigh most. */
+  async endHeaviest(limitHit: string, weigh: (pids: readonly number[]) => Promise<number>): Promise<void> {
+    const weighed = await Promise.all(
+      [...this.running].map(async ([callId, { call }]) => ({
+        call,
+        weight: await weigh(await treeMembers({ marker: callId })),
+      })),
+    );
+    const [heaviest] = weighed.sort((a, b) => b.weight - a.weight);
+    heaviest?.call.stop(new CallCancelled('killed', 0, limitHit));
+    await heaviest?.call.ended;
+  }
+
   private async run(call: Call, request: CallRequest): Promise<StoredResult> {
     try {
       const result = await this.runJournaled(call, request);
@@ -138,19 +154,25 @@ export class CallTable {
   }
 
   private async perform(call: Call, request: CallRequest): Promise<StoredResult> {
-    const { callId, toolId, timeoutMs, ifUnchanged } = request;
+    const { callId, toolId, timeoutMs, ifUnchanged, effect } = request;
+    const { space } = this.options;
+    // A command may remove what fills it.
+    if (effect === 'keyed' && space?.isFull) return workspaceFull(toolId);
     const late = (): void => call.stop(timeoutReason(toolId, timeoutMs));
     const timer = timeoutMs > NO_TIMEOUT ? setTimeout(late, timeoutMs) : undefined;
     try {
       await faultPoint('sandboxd.before-run', () => detailOf(request));
       const args = parseArgs(request.argsJson);
-      const outcome = await this.options.toolbox.execute(toolId, args, {
+      const killedBefore = await killedForMemory();
+      const ended = await this.options.toolbox.execute(toolId, args, {
         callId,
         signal: call.signal,
         output: call.output,
         onPrepared: (edit) => this.options.journal.prepared(callId, edit),
         ...(ifUnchanged ? { ifUnchanged } : {}),
       });
+      const isOutOfMemory = ended.exitCode !== undefined && (await killedForMemory()) > killedBefore;
+      const outcome = withNote(limited(ended, isOutOfMemory), space?.note);
       const reason: unknown = call.signal.reason;
       const isKilled = reason instanceof CallCancelled && reason.kind === 'killed' && outcome.status === 'cancelled';
       if (!isKilled) return storedResult(outcome);
@@ -177,6 +199,23 @@ export class CallTable {
   private spillFile(callId: string): string {
     return path.join(this.options.spillFolder, `${callId.replace(/[^\w.-]/g, '_')}.txt`);
   }
+}
+
+const KILLED_CODE = 137;
+/** 128 and SIGXFSZ. */
+const FILE_SIZE_CODE = 153;
+
+/** By which limit a command ended, where it shows. */
+function limited(outcome: ToolOutcome, isOutOfMemory: boolean): ToolOutcome {
+  if (outcome.exitCode === FILE_SIZE_CODE) return { ...outcome, limitHit: 'file_size' };
+  if (!isOutOfMemory) return outcome;
+  return { ...outcome, limitHit: 'memory', ...(outcome.exitCode === KILLED_CODE ? { status: 'killed' as const } : {}) };
+}
+
+function withNote(outcome: ToolOutcome, note: string | undefined): ToolOutcome {
+  const { result } = outcome;
+  if (note === undefined || typeof result !== 'object') return outcome;
+  return { ...outcome, result: { ...result, note } };
 }
 
 function detailOf({ toolId, callId, argsJson }: CallRequest): string {

@@ -49,3 +49,14 @@ export function notRun(toolId: string, cause: unknown): StoredResult {
     durationMs: 0,
   });
 }
+
+/** 95 % of what the workspace may take are taken; beyond its end the whole sandbox would go. */
+export function workspaceFull(toolId: string): StoredResult {
+  return storedResult({
+    status: 'error',
+    result: `workspace_full: '${toolId}' was not run, since the workspace is full. Remove files that are not needed, then try again.`,
+    limitHit: 'disk',
+    changedFiles: [],
+    durationMs: 0,
+  });
+}

@@ -59,6 +59,8 @@ export interface Refusal {
   retryAfterMs?: number;
   sandboxId?: string;
   attempt?: number;
+  /** How many of its tenant come before it, and itself. */
+  queuePosition?: number;
 }
 
 /** `known`: the session had it; `restore`: its files were brought from an archive. */

@@ -295,11 +295,20 @@ async function isSettledWithin(claim: Promise<unknown>, waitMs: number): Promise
 }
 
 function sameText(a: Refusal, b: Refusal): boolean {
-  return a.state === b.state && a.reason === b.reason && a.message === b.message && a.attempt === b.attempt;
+  const facts = ({ state, reason, message, attempt, queuePosition }: Refusal) =>
+    JSON.stringify([state, reason, message, attempt, queuePosition]);
+  return facts(a) === facts(b);
 }
 
-function waiting({ state, reason, message, sandboxId, attempt }: Refusal): executorPb.ExecuteResponse {
-  const value = { state, reason, message, sandboxId: sandboxId ?? '', attempt: attempt ?? 0 };
+function waiting({
+  state,
+  reason,
+  message,
+  sandboxId,
+  attempt,
+  queuePosition = 0,
+}: Refusal): executorPb.ExecuteResponse {
+  const value = { state, reason, message, sandboxId: sandboxId ?? '', attempt: attempt ?? 0, queuePosition };
   return { message: { $case: 'waiting', value } };
 }
 

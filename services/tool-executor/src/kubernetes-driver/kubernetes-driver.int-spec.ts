@@ -131,6 +131,26 @@ describe('a project on a cluster', () => {
 });
 
 describe('a claim that the cluster refuses', () => {
+  it('waits for its turn where its tenant has all it may have, and says how many come before', async () => {
+    const one = await fixture.replica(0, { MARGAY_SANDBOX_TENANT_MAX: '1' });
+    const other = await fixture.replica(0, { MARGAY_SANDBOX_TENANT_MAX: '1' });
+    await one.shell('true', { sessionId: 'q1' });
+    const isLast = async (position: number) => (await fixture.waiting.count('t1', 'nobody')) === position;
+    const second = one.shell('echo second', { sessionId: 'q2' });
+    await fixture.until(() => isLast(1));
+    const third = other.shell('echo third', { sessionId: 'q3' });
+    await fixture.until(() => isLast(2));
+    await delay(3_500);
+    await one.client.release({ sessionId: 'q1' }, one.principal);
+    const { output, waits } = await second;
+    expect(output).toBe('second\n');
+    expect(waits[0]).toMatchObject({ state: 'queued', reason: 'tenant_limit', queuePosition: 1 });
+    await one.client.release({ sessionId: 'q2' }, one.principal);
+    const last = await third;
+    expect(last.output).toBe('third\n');
+    expect(last.waits.map(({ queuePosition }) => queuePosition)).toEqual(expect.arrayContaining([2, 1]));
+  }, 60_000);
+
   it('says that a quota is in the way, and gets its pod when it is not any more', async () => {
     const executor = await fixture.replica(0);
     fixture.cluster.podQuota = 0;
@@ -156,7 +176,7 @@ describe('a claim that the cluster refuses', () => {
     fixture.kubelet.goOn();
     const { output, waits } = await call;
     expect(output).toBe('here\n');
-    expect(waits[0]).toMatchObject({ reason: 'image_pull', message: 'connection reset by peer' });
+    expect(waits).toContainEqual(expect.objectContaining({ reason: 'image_pull', message: 'connection reset by peer' }));
   }, 60_000);
 
   it("fails at once in the kubelet's words where waiting does not help", async () => {

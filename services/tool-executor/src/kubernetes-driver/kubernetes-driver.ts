@@ -41,12 +41,14 @@ const TOLD_AGAIN_MS = 50;
 const SILENT_MS = 30_000;
 const SILENT_AGAIN_MS = 1_000;
 const IDLE_FOR_OTHERS_MS = 60_000;
-const TENANT_AGAIN_MS = 2_000;
+const TENANT_AGAIN_MS = 1_000;
 
 /** Answers that are on their way. */
 interface Outlook {
   /** How many sandboxes the tenant has. */
   bound: Promise<number>;
+  /** How many of its other sessions wait for one. */
+  waiting: Promise<number>;
   workspace: Promise<WorkspaceRow>;
   warm: Promise<WarmOutlook>;
 }
@@ -154,6 +156,7 @@ export class KubernetesDriver extends SandboxDriver {
     const { sandboxes, settings } = this.context;
     const ahead = {
       bound: sandboxes.countBound(request.tenantId, settings.tenantMax),
+      waiting: this.context.waiting.count(request.tenantId, request.sessionId),
       workspace: this.obtainWorkspace(request),
       warm: this.warm.lookAhead(request, USUAL_CLASS),
     };
@@ -163,10 +166,13 @@ export class KubernetesDriver extends SandboxDriver {
   }
 
   private async begin(request: ClaimRequest, ahead: Outlook): Promise<Claim | undefined> {
-    const { tenantId } = request;
-    const [bound, obtained, outlook] = await Promise.all([ahead.bound, ahead.workspace, ahead.warm]);
-    const { tenantMax } = this.context.settings;
-    if (bound >= tenantMax && !(await this.makeRoom(tenantId))) return tenantLimit(tenantMax);
+    const { bound, waiting } = ahead;
+    const [obtained, outlook, place] = await Promise.all([
+      ahead.workspace,
+      ahead.warm,
+      this.queueFor(request, { bound, waiting }),
+    ]);
+    if (place !== undefined) return tenantLimit(this.context.settings.tenantMax, place);
     const workspace = await this.placeOf(request, obtained);
     if (workspace.volume && (await this.isBeingLabelled(workspace))) return beingTold();
     const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace, outlook);
@@ -174,9 +180,13 @@ export class KubernetesDriver extends SandboxDriver {
     // Its files are here, or there are none yet.
     const isPlain = warm?.volume && (workspace.state === 'new' || workspace.state === 'live');
     if (warm && isPlain) this.keeping?.expectNothing(warm._id);
-    if (warm) return claimOf(await this.warm.finish(warm, request), 'warm');
+    if (warm) {
+      this.leaveQueue(request);
+      return claimOf(await this.warm.finish(warm, request), 'warm');
+    }
     const cold = await this.cold.begin(request, workspace);
     if (!cold) return undefined;
+    this.leaveQueue(request);
     return '_id' in cold ? this.cold.goOn(cold, request, workspace) : { refusal: cold };
   }
 
@@ -222,6 +232,26 @@ export class KubernetesDriver extends SandboxDriver {
   private async lose(row: SandboxRow, reason: string): Promise<undefined> {
     this.silent.delete(row._id);
     if (await this.endings.end(row, 'lost', reason)) this.tellLost(row, reason);
+  }
+
+  /** First come, first served. @returns its place in the queue; undefined: it is its turn */
+  private async queueFor(
+    { tenantId, sessionId }: ClaimRequest,
+    ahead: Pick<Outlook, 'bound' | 'waiting'>,
+  ): Promise<number | undefined> {
+    const { waiting, settings } = this.context;
+    const bound = await ahead.bound;
+    if (bound + (await ahead.waiting) < settings.tenantMax) return undefined;
+    const place = await waiting.join(tenantId, sessionId);
+    if (bound + place <= settings.tenantMax) return undefined;
+    return place === 1 && (await this.makeRoom(tenantId)) ? undefined : place;
+  }
+
+  private leaveQueue({ tenantId, sessionId }: ClaimRequest): void {
+    const { waiting, logger } = this.context;
+    waiting
+      .leave(tenantId, sessionId)
+      .catch((error: unknown) => logger.warn({ err: error, sessionId }, 'a place in the queue was kept for nobody'));
   }
 
   /** A tenant's idle sandboxes make room for one that is needed. */
@@ -293,9 +323,11 @@ function beingTold(of: { sandboxId?: string; state?: string } = {}): Claim {
   return { refusal: { state: 'starting', ...of, reason: 'starting', message, retryAfterMs: TOLD_AGAIN_MS } };
 }
 
-function tenantLimit(max: number): Claim {
+function tenantLimit(max: number, queuePosition: number): Claim {
   const message = `the tenant has ${max} sandboxes, and all of them are in use`;
-  return { refusal: { state: 'queued', reason: 'tenant_limit', message, retryAfterMs: TENANT_AGAIN_MS } };
+  return {
+    refusal: { state: 'queued', reason: 'tenant_limit', message, queuePosition, retryAfterMs: TENANT_AGAIN_MS },
+  };
 }
 
 function staleEpoch(): Error {

@@ -28,6 +28,7 @@ import type { SandboxContext } from './sandbox-context';
 import { SandboxRepository } from './sandbox.repository';
 import { isFinal, type SandboxRow } from './sandbox-row';
 import type { Probe } from './warm-pool';
+import { WaitingRepository } from './waiting.repository';
 import { WorkspaceRepository } from './workspace.repository';
 
 export interface OpenKubernetesOptions {
@@ -58,14 +59,14 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   });
   try {
     await mongo.ready(STORE_WAIT_MS);
-    const { db, sandboxes, workspaces, epochs, leases, rows } = await openRecords(mongo);
+    const { db, sandboxes, workspaces, epochs, waiting, leases, rows } = await openRecords(mongo);
     const api = await KubernetesApi.open({
       kubeconfigFile: config.MARGAY_KUBECONFIG,
       namespace: settings.namespace,
       onWrite: metrics.wrote,
     });
     const pods = api.watchPods(selectorOf(settings.install));
-    const context: SandboxContext = { api, pods, sandboxes, workspaces, settings, logger };
+    const context: SandboxContext = { api, pods, sandboxes, workspaces, waiting, settings, logger };
     const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
     const { grants } = options;
     const keeping = await openKeeping(context, driver, { db, grants, management, logger });
@@ -111,13 +112,15 @@ async function openRecords(mongo: MongoConnection) {
   const sandboxes = new SandboxRepository(rows);
   const workspaces = new WorkspaceRepository(db.collection('workspaces'));
   const epochs = new EpochRepository(db.collection('sandboxEpochs'));
-  for (const repository of [sandboxes, workspaces, epochs]) await repository.createIndexes();
+  const waiting = new WaitingRepository(db.collection('sandboxQueue'));
+  for (const repository of [sandboxes, workspaces, epochs, waiting]) await repository.createIndexes();
   return {
     db,
     rows,
     sandboxes,
     workspaces,
     epochs,
+    waiting,
     leases: new LeaseRepository(db.collection('leases'), randomUUID()),
   };
 }

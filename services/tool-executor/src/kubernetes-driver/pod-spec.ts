@@ -36,6 +36,8 @@ const DRAIN_MS = 60_000;
 /** Together they fit into the grace. */
 const LAST_ARCHIVE_MS = 25_000;
 const STARTUP_TRIES = 120;
+/** The daemon ends what makes more; the kubelet's limit, which also stops the daemon, should lie above. */
+const PROCESSES = 512;
 /** The journal takes 256 MiB at most, twice that while it is rewritten. */
 const STATE_SIZE = '600Mi';
 /** What a session may have attached, and room for a file that comes anew. */
@@ -188,6 +190,8 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     MARGAY_SANDBOX_MEMORY_BYTES: String(bytesOf(kind.memory.limit)),
     // One counter would serve all pods of this user on the node; the kubelet limits processes of a pod.
     MARGAY_SANDBOX_PROCESSES: '0',
+    MARGAY_SANDBOX_POD_PROCESSES: String(PROCESSES),
+    MARGAY_SANDBOX_WORKSPACE_BYTES: String(bytesOf(kind.workspace)),
     ...(proxy && hasProxy(request, settings)
       ? { MARGAY_SANDBOX_PROXY_URL: `http://${sandboxId}:${proxyTokenOf?.(sandboxId)}@${PROXY_NAME}:${proxy.port}` }
       : {}),

@@ -2,6 +2,7 @@ import type { Logger } from '@margay/platform';
 import type { PoolSettings } from './pool-settings';
 import type { KubernetesApi } from './kubernetes-api';
 import type { PodCache } from './pod-cache';
+import type { WaitingRepository } from './waiting.repository';
 import type { SandboxRepository } from './sandbox.repository';
 import type { WorkspaceRepository } from './workspace.repository';
 
@@ -11,6 +12,7 @@ export interface SandboxContext {
   pods: PodCache;
   sandboxes: SandboxRepository;
   workspaces: WorkspaceRepository;
+  waiting: WaitingRepository;
   settings: PoolSettings;
   logger: Logger;
 }

@@ -14,6 +14,7 @@ import { PoolSettings } from '../kubernetes-driver/pool-settings';
 import type { SandboxContext } from '../kubernetes-driver/sandbox-context';
 import { SandboxRepository } from '../kubernetes-driver/sandbox.repository';
 import { WorkspaceRepository, type WorkspaceRow } from '../kubernetes-driver/workspace.repository';
+import { WaitingRepository } from '../kubernetes-driver/waiting.repository';
 import type { SandboxRow } from '../kubernetes-driver/sandbox-row';
 import { FakeCluster, type FakeObject } from './fake-cluster';
 import { FakeKubelet } from './fake-kubelet';
@@ -89,15 +90,23 @@ export class ClusterFixture {
     const workspaces = new WorkspaceRepository(db.collection('workspaces'));
     await sandboxes.createIndexes();
     await workspaces.createIndexes();
+    const waiting = new WaitingRepository(db.collection('sandboxQueue'));
+    await waiting.createIndexes();
     const pod = { install: INSTALL, image: 'spec', pullPolicy: 'Never', pullSecrets: [], trust: 'keys' } as const;
     const classes = readClasses(this.classes(0));
     const settings = new PoolSettings({ namespace: NAMESPACE, classes, pod, grantKid: 'k1', tenantMax: 20 });
     const logger = createLogger({ level: 'off' });
-    return { api, pods: api.watchPods(selectorOf(INSTALL)), sandboxes, workspaces, settings, logger };
+    return { api, pods: api.watchPods(selectorOf(INSTALL)), sandboxes, workspaces, waiting, settings, logger };
   }
 
   get url(): string {
     return this.address;
+  }
+
+  get waiting(): WaitingRepository {
+    const { db } = this.mongo?.connection ?? {};
+    if (!db) throw new Error('start the fixture first');
+    return new WaitingRepository(db.collection('sandboxQueue'));
   }
 
   rows(): Promise<SandboxRow[]> {

@@ -97,6 +97,8 @@ export interface ExecuteWaiting {
   sandboxId: string;
   /** How often it has been tried; 0 = not counted. */
   attempt: number;
+  /** Its place among those of its tenant that wait; 0 = none waits. */
+  queuePosition: number;
 }
 
 export interface CancelCallRequest {
@@ -1486,7 +1488,7 @@ export const ExecuteNotice: MessageFns<ExecuteNotice> = {
 };
 
 function createBaseExecuteWaiting(): ExecuteWaiting {
-  return { state: "", reason: "", message: "", sandboxId: "", attempt: 0 };
+  return { state: "", reason: "", message: "", sandboxId: "", attempt: 0, queuePosition: 0 };
 }
 
 export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
@@ -1505,6 +1507,9 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
     }
     if (message.attempt !== 0) {
       writer.uint32(40).uint32(message.attempt);
+    }
+    if (message.queuePosition !== 0) {
+      writer.uint32(48).uint32(message.queuePosition);
     }
     return writer;
   },
@@ -1562,6 +1567,14 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
             message.attempt = reader.uint32();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.queuePosition = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1585,6 +1598,11 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
         ? globalThis.String(object.sandbox_id)
         : "",
       attempt: isSet(object.attempt) ? globalThis.Number(object.attempt) : 0,
+      queuePosition: isSet(object.queuePosition)
+        ? globalThis.Number(object.queuePosition)
+        : isSet(object.queue_position)
+        ? globalThis.Number(object.queue_position)
+        : 0,
     };
   },
 
@@ -1605,6 +1623,9 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
     if (message.attempt !== 0) {
       obj.attempt = Math.round(message.attempt);
     }
+    if (message.queuePosition !== 0) {
+      obj.queuePosition = Math.round(message.queuePosition);
+    }
     return obj;
   },
 
@@ -1618,6 +1639,7 @@ export const ExecuteWaiting: MessageFns<ExecuteWaiting> = {
     message.message = object.message ?? "";
     message.sandboxId = object.sandboxId ?? "";
     message.attempt = object.attempt ?? 0;
+    message.queuePosition = object.queuePosition ?? 0;
     return message;
   },
 };
