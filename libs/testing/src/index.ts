@@ -30,3 +30,4 @@ export { FakeGateway, type GatewayRequest, type Interceptor } from './gateway/fa
 export { FakeSession, type StreamCut } from './gateway/fake-session';
 export { QuickClock } from './gateway/quick-clock';
 export { GitHost } from './content/git-host';
+export { zipOf, type ZipEntry } from './content/zip-archive';

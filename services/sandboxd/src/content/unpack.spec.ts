@@ -13,9 +13,11 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import type { ContentOrder, UploadFormat } from '@margay/contracts';
+import { zipOf, type ZipEntry } from '@margay/testing';
 import { pack, type Header } from 'tar-stream';
 import { Content } from './content';
-import { zipOf, type ZipEntry } from '../spec/zip-archive';
+
+jest.setTimeout(60_000);
 
 interface TarEntry extends Partial<Header> {
   name: string;

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { contentPb } from '@margay/contracts';
 import { FailedPreconditionError, isMargayError, UnavailableError } from '@margay/errors';
 import { faultPoint, type Logger } from '@margay/platform';
+import { workspaceDeleting } from '../driver/workspace-deleting';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { SandboxPreparation, PrepareContext } from '../sandbox/sandbox-preparation';
 import type { SandboxWish } from '../sandbox/sandbox-registry';
@@ -31,7 +32,6 @@ const BRING_MS = 600_000;
 const ANSWER_MARGIN_MS = 30_000;
 const PIECE_BYTES = 4 * 1024 * 1024;
 const LOSSES_MAX = 3;
-const DELETING_RETRY_MS = 5_000;
 
 /**
  * Brings what a workspace begins with into its first sandbox, before any call goes there. One sandbox does it; those of other
@@ -49,10 +49,7 @@ export class ContentBringer implements SandboxPreparation {
     if (!target) return;
     const { records, hasRowsMade } = this.ports;
     const row = await records.find(wish.tenantId, target.id);
-    if (row?.state === 'deleting')
-      throw new UnavailableError('workspace_deleting', 'The files of this workspace are being deleted; try again.', {
-        retryAfterMs: DELETING_RETRY_MS,
-      });
+    if (row?.state === 'deleting') throw workspaceDeleting();
     if (row && isUsable(row)) return hasRowsMade ? undefined : records.touch(row);
     if (row || !hasRowsMade) await records.obtain(wish.tenantId, target.key, madeFor(wish, row));
   }
@@ -64,6 +61,8 @@ export class ContentBringer implements SandboxPreparation {
     for (;;) {
       context.signal.throwIfAborted();
       const row = await this.ports.records.find(wish.tenantId, target.id);
+      // It was told to go while there came a sandbox.
+      if (row && !isUsable(row)) throw workspaceDeleting();
       if (row && row.owner === undefined && wish.owner !== undefined && row.key.startsWith('s/'))
         await this.ports.records.changeLatest(row, () => ({ set: { owner: wish.owner ?? '' } }));
       const content = row?.content;

@@ -86,9 +86,16 @@ async function openRecords(mongo: MongoConnection, { blobs }: WorkspaceTemplates
   const uploads = new UploadStore(db);
   for (const owner of [records, uploads]) await owner.createIndexes();
   const index = db.collection<{ _id: string; tenantId: string }>('workspaceIndex');
+  const indexParts = db.collection<{ tenantId: string; workspaceId: string }>('workspaceIndexParts');
   const remnants: WorkspaceRemnant[] = [
     { name: 'uploads', remove: ({ tenantId, _id }) => uploads.removeOf(tenantId, _id, blobs) },
-    { name: 'index', remove: async ({ tenantId, _id }) => void (await index.deleteOne({ _id, tenantId })) },
+    {
+      name: 'index',
+      remove: async ({ tenantId, _id }) => {
+        await index.deleteOne({ _id, tenantId });
+        await indexParts.deleteMany({ workspaceId: _id, tenantId });
+      },
+    },
   ];
   const leases = new LeaseRepository(db.collection('leases'), randomUUID());
   return { records, uploads, leases, remnants };

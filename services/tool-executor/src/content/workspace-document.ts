@@ -1,5 +1,5 @@
 import type { ContentSource, ContentStatus, UploadFormat } from '@margay/contracts';
-import type { WorkspaceSnapshot, WorkspaceVolume } from '../kubernetes-driver/workspace.repository';
+import type { WorkspaceRow, WorkspaceSnapshot, WorkspaceVolume } from '../kubernetes-driver/workspace.repository';
 
 /** A file that somebody sent. */
 export interface StoredUpload {
@@ -49,6 +49,8 @@ export interface WorkspaceDocument {
   volume?: WorkspaceVolume;
   /** The newest archive of its files. */
   snapshot?: WorkspaceSnapshot;
+  holder?: WorkspaceRow['holder'];
+  forkedFrom?: string;
   /** The workspace on whose volume it is a folder. */
   parentId?: string;
   /** It could not be archived: not tried again before. */

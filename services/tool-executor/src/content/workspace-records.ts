@@ -13,6 +13,11 @@ export interface PageRequest {
 type Changes = Partial<Omit<WorkspaceDocument, '_id' | 'tenantId' | 'key' | 'rev'>>;
 
 const TOMBSTONE_MS = 30 * 24 * 3_600_000;
+/** What a workspace of the same key does not begin with. */
+const LEFT_BEHIND = [
+  ...(['volume', 'snapshot', 'holder', 'forkedFrom', 'content'] as const),
+  ...(['retainUntil', 'obstacle', 'archiveNotBefore'] as const),
+];
 const TRIES = 5;
 /** Looked at in one turn of a sweep. */
 const BATCH = 200;
@@ -137,14 +142,19 @@ export class WorkspaceRecords {
     return (await this.rows.findOne(part).catch(rethrow)) !== null;
   }
 
+  /** Workspaces of worktrees that are folders of its volume. */
+  listParts({ _id, tenantId }: Pick<WorkspaceDocument, '_id' | 'tenantId'>): Promise<WorkspaceDocument[]> {
+    return this.many({ tenantId, parentId: _id, state: { $ne: 'deleted' } }, { _id: 1 }, BATCH);
+  }
+
   /** Nothing is left of it but this row, and that for a while. */
-  async bury(row: WorkspaceDocument): Promise<void> {
+  async bury(row: Pick<WorkspaceDocument, '_id' | 'tenantId'>): Promise<void> {
     const deletedAt = new Date();
     const expiresAt = new Date(deletedAt.getTime() + TOMBSTONE_MS);
     await this.changeLatest(row, ({ state }) => {
       if (state !== 'deleting') return undefined;
       const set = { state: 'deleted' as const, deletedAt, expiresAt };
-      return { set, unset: ['volume', 'content', 'retainUntil', 'obstacle'] };
+      return { set, unset: [...LEFT_BEHIND] };
     });
   }
 

@@ -81,21 +81,35 @@ export class WorkspaceRemoval {
 
   /** @returns what is still in the way */
   private async removeParts(row: WorkspaceDocument): Promise<string | undefined> {
-    const { inventory, remnants } = this.ports;
+    const { inventory, remnants, records } = this.ports;
+    const parts = await records.listParts(row);
     const detail = () => `${row.key} ${row._id}`;
-    if (!(await this.endSandboxes(row))) return 'a sandbox works there';
+    if (!(await this.endSandboxes([row, ...parts]))) return 'a sandbox works there';
     await faultPoint('workspace.before-files', detail);
     await inventory.removeFiles(row);
     await faultPoint('workspace.after-files', detail);
-    for (const remnant of remnants) await remnant.remove(row);
+    for (const gone of [row, ...parts]) for (const remnant of remnants) await remnant.remove(gone);
     // One that was claimed before the row said so may have come meanwhile.
-    return (await this.endSandboxes(row)) ? undefined : 'a sandbox works there';
+    if (!(await this.endSandboxes([row, ...parts]))) return 'a sandbox works there';
+    for (const part of parts) await this.buryPart(part);
+    return undefined;
   }
 
-  private async endSandboxes(row: WorkspaceDocument): Promise<boolean> {
+  /** Worktrees are folders of its volume. */
+  private async buryPart(part: WorkspaceDocument): Promise<void> {
+    const { records } = this.ports;
+    await records.changeLatest(part, () => ({ set: { state: 'deleting' } }));
+    await records.bury(part);
+  }
+
+  private async endSandboxes(rows: readonly WorkspaceDocument[]): Promise<boolean> {
     const { inventory, release } = this.ports;
-    for (const { tenantId, sessionId } of await inventory.listOn(row)) await release(tenantId, sessionId);
-    return (await inventory.listOn(row)).length === 0;
+    let left = 0;
+    for (const row of rows) {
+      for (const { tenantId, sessionId } of await inventory.listOn(row)) await release(tenantId, sessionId);
+      left += (await inventory.listOn(row)).length;
+    }
+    return left === 0;
   }
 
   private async note(row: WorkspaceDocument, obstacle: string): Promise<void> {

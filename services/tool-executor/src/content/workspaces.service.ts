@@ -87,6 +87,7 @@ export class WorkspacesService {
   async delete(principal: Principal, id: string, ifMatch: string): Promise<WorkspaceView> {
     const known = await this.rowOf(principal, id);
     requireOwner(principal, known);
+    refusePart(known);
     const deleting = await this.ports.records.changeLatest(known, (row) => {
       requireRev(row, ifMatch);
       if (row.legalHold === true)
@@ -148,6 +149,7 @@ export class WorkspacesService {
   private async changeable(principal: Principal, id: string, replace: boolean): Promise<WorkspaceDocument> {
     const row = await this.rowOf(principal, id);
     requireOwner(principal, row);
+    refusePart(row);
     if (row.state === 'deleting')
       throw new FailedPreconditionError('workspace_deleting', 'The workspace is being deleted.');
     const isUntouched = row.content !== undefined && row.content.status !== 'ready';
@@ -197,6 +199,14 @@ function contentOf(source: ContentSource, replace: boolean): StoredContent {
 /** Sandboxes for work without a session are nobody's business. */
 function isOfSession({ sessionId }: KnownSandbox): boolean {
   return sessionId !== '' && utilityWorkspaceOf(sessionId) === undefined;
+}
+
+function refusePart({ parentId }: WorkspaceDocument): void {
+  if (parentId === undefined) return;
+  throw new FailedPreconditionError(
+    'worktree_is_a_part',
+    `A worktree is a part of workspace ${parentId}; remove it with DELETE /api/v_projects/{project}/worktrees/{worktree}.`,
+  );
 }
 
 function requireRev({ rev }: WorkspaceDocument, ifMatch: string): void {

@@ -1,5 +1,6 @@
 import type { Collection } from 'mongodb';
 import { isDuplicateKey, translateStoreError } from '@margay/platform';
+import { workspaceDeleting } from '../driver/workspace-deleting';
 import { workspaceIdOf } from '../driver/workspace-key';
 
 export interface WorkspaceVolume {
@@ -50,6 +51,8 @@ export interface WorkspaceRow {
   rev: number;
 }
 
+/** Not on its way out: what goes must not come back by a claim that began before. */
+const STAYING = { state: { $nin: ['deleting', 'deleted'] } } as object;
 /** `p/<project>` and `w/<project>:<worktree>`. */
 const PROJECT_KEY = /^[pw]\/([0-9a-f]{32})(:|$)/;
 
@@ -64,10 +67,11 @@ export class WorkspaceRepository {
 
   /** The same for work that is no use of it: it does not keep it from sleeping. */
   async peek(tenantId: string, key: string, made: Parameters<WorkspaceRepository['obtain']>[2]): Promise<WorkspaceRow> {
-    return (await this.find(tenantId, workspaceIdOf(tenantId, key))) ?? this.obtain(tenantId, key, made);
+    const known = await this.find(tenantId, workspaceIdOf(tenantId, key));
+    return known ? usable(known) : this.obtain(tenantId, key, made);
   }
 
-  /** The workspace with this key, made if there is none. */
+  /** The workspace with this key, made if there is none. @throws UnavailableError `workspace_deleting` */
   async obtain(
     tenantId: string,
     key: string,
@@ -79,7 +83,7 @@ export class WorkspaceRepository {
     try {
       const change = { $set: { lastUsedAt: now }, $setOnInsert: fresh };
       const row = await this.rows.findOneAndUpdate({ _id }, change, { upsert: true, returnDocument: 'after' });
-      return row ?? { _id, ...fresh, lastUsedAt: now };
+      return usable(row ?? { _id, ...fresh, lastUsedAt: now });
     } catch (error) {
       // Of two first ones at once the loser finds the winner's row.
       if (isDuplicateKey(error)) return this.obtain(tenantId, key, made);
@@ -98,7 +102,7 @@ export class WorkspaceRepository {
   /** Its files lie there from now on, unless they lie somewhere already. @returns where they lie */
   async giveVolume(tenantId: string, id: string, volume: WorkspaceVolume): Promise<WorkspaceVolume> {
     try {
-      const without = { _id: id, tenantId, volume: { $exists: false } };
+      const without = { _id: id, tenantId, volume: { $exists: false }, ...STAYING };
       // Of one that slept the files are yet to come.
       const asleep = { ...without, state: 'dormant' as const };
       const woken = await this.rows.updateOne(asleep, { $set: { volume, state: 'waking' as const }, $inc: { rev: 1 } });
@@ -118,7 +122,7 @@ export class WorkspaceRepository {
       storage: 'volume' as const,
       state: { $in: ['new', 'live'] as const },
     };
-    const hasIt = { 'volume.pvcName': volume.pvcName };
+    const hasIt = { 'volume.pvcName': volume.pvcName, ...STAYING };
     try {
       const change = { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } };
       const { matchedCount } = await this.rows.updateOne({ _id: id, $or: [hasNone, hasIt] } as object, change);
@@ -150,4 +154,11 @@ export class WorkspaceRepository {
       throw translateStoreError(error);
     }
   }
+}
+
+/** A claim that began before the workspace was told to go makes no further sandbox for it. */
+function usable(row: WorkspaceRow): WorkspaceRow {
+  const isGoing = (['deleting', 'deleted'] as readonly string[]).includes(row.state);
+  if (isGoing) throw workspaceDeleting();
+  return row;
 }
