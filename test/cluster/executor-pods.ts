@@ -13,6 +13,8 @@ export interface Heard {
   output: string;
   incarnation: string;
   waits: executorPb.ExecuteWaiting[];
+  /** What happened to the workspace. */
+  notices: { type: string; payload: unknown }[];
   finished?: executorPb.ExecuteFinished;
 }
 
@@ -108,11 +110,13 @@ export class ExecutorPods {
     const { toolId = 'aider_shell_tool', args, incarnation = '', callId = this.nextCallId(sessionId) } = call;
     const argsJson = JSON.stringify(args);
     const request = { callId, toolId, argsJson, timeoutMs: 0, fromOffset: 0, incarnation };
-    const heard: Heard = { output: '', incarnation, waits: [] };
+    const heard: Heard = { output: '', incarnation, waits: [], notices: [] };
     const grant = await this.grant(sessionId, call.grant);
     for await (const { message } of client.execute(request, { grant })) {
       if (message?.$case === 'started') heard.incarnation = message.value.incarnation;
       if (message?.$case === 'waiting') heard.waits.push(message.value);
+      if (message?.$case === 'notice')
+        heard.notices.push({ type: message.value.type, payload: JSON.parse(message.value.payloadJson) });
       if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();
       if (message?.$case === 'finished') heard.finished = message.value;
     }
@@ -250,7 +254,8 @@ export class ExecutorPods {
       MARGAY_SANDBOX_PULL_POLICY: this.cluster.imagePullPolicy,
       MARGAY_SANDBOX_CLASSES_FILE: '/margay/classes/classes.yaml',
       MARGAY_SANDBOX_POOL_SECONDS: '1',
-      MARGAY_SANDBOX_COLLECT_SECONDS: '5',
+      MARGAY_SANDBOX_COLLECT_SECONDS: '2',
+      MARGAY_SANDBOX_UNPAIRED_SECONDS: '8',
       ...environment,
     };
     const container = {
