@@ -1,3 +1,5 @@
+import { newAuthority } from '@margay/egress';
+import { certify, newKeyPair } from '@margay/platform/certificates';
 import { ExecutorPods, TENANT, type ExecutorClient } from './executor-pods';
 import { ClusterHarness, type Manifest } from './harness';
 import { answering, CONTAINER_SECURITY, nodePod, POD_SECURITY, READY_ON_HTTP } from './pods';
@@ -6,7 +8,7 @@ jest.setTimeout(180_000);
 
 const CLASS = {
   cpu: { request: '50m', limit: '1' },
-  memory: { request: '64Mi', limit: '512Mi' },
+  memory: { request: '64Mi', limit: '2Gi' },
   workspace: '64Mi',
   scratch: '64Mi',
   storage: 'snapshot',
@@ -14,6 +16,19 @@ const CLASS = {
 };
 const PROXY_PORT = 3128;
 const GRPC_PORT = 9090;
+
+const HOUR_MS = 3_600_000;
+const period = () => ({ notBeforeMs: Date.now() - HOUR_MS, notAfterMs: Date.now() + HOUR_MS });
+/** Vouches for the host of these tests, believed by the proxy alone. */
+const hosts = { subject: 'hosts', keys: newKeyPair() };
+const hostsPem = certify({
+  ...hosts,
+  publicKey: hosts.keys.publicKey,
+  issuer: hosts,
+  ...period(),
+  use: { kind: 'authority' },
+});
+const authority = newAuthority(Date.now());
 
 const cluster = new ClusterHarness();
 let pods: ExecutorPods;
@@ -28,6 +43,31 @@ const serviceOf = (name: string, port: number, targetPort = port): Manifest => (
   spec: { selector: { app: name }, ports: [{ port, targetPort }] },
 });
 
+/** Says hello in the clear and, with a certificate of its own, encrypted. */
+function webScript(): string {
+  const { privateKey, publicKey } = newKeyPair();
+  const use = { kind: 'server', names: [web] } as const;
+  const cert = certify({ subject: 'web', publicKey, issuer: hosts, ...period(), use });
+  const identity = { key: privateKey.export({ type: 'pkcs8', format: 'pem' }), cert };
+  return `${answering(`'hello'`)};
+    require('node:https').createServer(${JSON.stringify(identity)}, (request, response) => {
+      response.end('secret ' + request.method + ' ' + request.url);
+    }).listen(8443);`;
+}
+
+const webService = (): Manifest => ({
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: { name: 'web', namespace: pods.home },
+  spec: {
+    selector: { app: 'web' },
+    ports: [
+      { name: 'http', port: 80, targetPort: 8080 },
+      { name: 'https', port: 443, targetPort: 8443 },
+    ],
+  },
+});
+
 function egressPod(): Manifest {
   const env = {
     MARGAY_MANAGEMENT_LISTEN: '0.0.0.0:9464',
@@ -35,6 +75,8 @@ function egressPod(): Manifest {
     MARGAY_EGRESS_LISTEN: `0.0.0.0:${PROXY_PORT}`,
     MARGAY_EGRESS_POLICY_FILE: '/margay/policy/policy.json',
     MARGAY_TOOL_EXECUTOR_URL: `one:${GRPC_PORT}`,
+    MARGAY_EGRESS_CA_DIR: '/margay/authority',
+    MARGAY_EGRESS_TRUST: hostsPem,
   };
   const container = {
     name: 'egress',
@@ -47,11 +89,13 @@ function egressPod(): Manifest {
     volumeMounts: [
       { name: 'keys', mountPath: '/margay/keys', readOnly: true },
       { name: 'policy', mountPath: '/margay/policy', readOnly: true },
+      { name: 'authority', mountPath: '/margay/authority', readOnly: true },
     ],
   };
   const volumes = [
     { name: 'keys', secret: { secretName: 'keys' } },
     { name: 'policy', configMap: { name: 'policy' } },
+    { name: 'authority', secret: { secretName: 'authority' } },
   ];
   return {
     apiVersion: 'v1',
@@ -74,13 +118,25 @@ beforeAll(async () => {
   });
   web = `web.${pods.home}.svc.cluster.local`;
   await cluster.apply(
-    nodePod(cluster, { name: 'web', namespace: pods.home, script: answering(`'hello'`), container: READY_ON_HTTP }),
-    ...[serviceOf('web', 80, 8080), serviceOf('egress', PROXY_PORT), serviceOf('one', GRPC_PORT)],
+    nodePod(cluster, { name: 'web', namespace: pods.home, script: webScript(), container: READY_ON_HTTP }),
+    {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: 'authority', namespace: pods.home },
+      stringData: { 'ca.pem': authority.certificatePem, 'ca.key.pem': authority.keyPem },
+    },
+    webService(),
+    ...[serviceOf('egress', PROXY_PORT), serviceOf('one', GRPC_PORT)],
   );
   const { spec } = await cluster.get<{ spec: { clusterIP: string } }>(pods.home, 'service', 'web');
   const policy = {
-    private: [{ host: web, cidr: `${spec.clusterIP}/32`, ports: [80] }],
-    policy: { rules: [{ id: 'web', hosts: [web, `one.${pods.home}.svc.cluster.local`], ports: [80, GRPC_PORT] }] },
+    private: [{ host: web, cidr: `${spec.clusterIP}/32`, ports: [80, 443] }],
+    policy: {
+      rules: [
+        { id: 'web', hosts: [web, `one.${pods.home}.svc.cluster.local`], ports: [80, GRPC_PORT] },
+        { id: 'team', hosts: [web], intercept: true, methods: ['GET'], paths: ['/team/**'] },
+      ],
+    },
   };
   await cluster.apply(
     {
@@ -91,7 +147,14 @@ beforeAll(async () => {
     },
     egressPod(),
   );
-  ({ client } = await pods.start('one', { MARGAY_EGRESS_ADDRESS: `egress:${PROXY_PORT}` }));
+  await cluster.kubectl([
+    ...['-n', pods.home, 'patch', 'secret', 'keys', '--type', 'merge'],
+    ...['-p', JSON.stringify({ stringData: { 'ca.pem': authority.certificatePem } })],
+  ]);
+  ({ client } = await pods.start('one', {
+    MARGAY_EGRESS_ADDRESS: `egress:${PROXY_PORT}`,
+    MARGAY_EGRESS_CA_FILE: '/margay/keys/ca.pem',
+  }));
   for (const name of ['web', 'egress']) await cluster.waitFor(pods.home, `pod/${name}`, 'condition=Ready');
 }, 300_000);
 afterAll(async () => {
@@ -119,6 +182,26 @@ describe('a sandbox behind the proxy', () => {
     const lines = log.split('\n').filter((line) => line.includes('"exfil.example"'));
     expect(lines.map((line) => (JSON.parse(line) as { egress: object }).egress)).toEqual([
       expect.objectContaining({ tenantId: TENANT, sessionId: 'out', decision: 'denied' }),
+    ]);
+  });
+
+  it('has its encrypted requests read, by an authority that its programs believe', async () => {
+    const node = `fetch('https://${web}/team/node').then((answer) => answer.text()).then(console.log, (error) => console.log(String(error.cause)))`;
+    const python = `import urllib.request; print(urllib.request.urlopen('https://${web}/team/python').read().decode())`;
+    const commands = [
+      `curl -sS -m 10 https://${web}/team/curl`,
+      'echo',
+      `node -e "${node}"`,
+      `python3 -c "${python}"`,
+      status(`https://${web}/other`),
+      status(`-X DELETE https://${web}/team/curl`),
+      `curl -sS -m 10 --cacert /etc/ssl/certs/ca-certificates.crt https://${web}/team/x >/dev/null 2>&1 || echo 'not believed'`,
+      `git ls-remote https://${web}/team/none 2>&1 | grep -c -i certificate`,
+    ];
+    const { output } = await pods.shell(client, 'out', commands.join('; '));
+    expect(output.trim().split('\n')).toEqual([
+      ...['secret GET /team/curl', 'secret GET /team/node', 'secret GET /team/python'],
+      ...['403 egress_denied', '403 egress_denied', 'not believed', '0'],
     ]);
   });
 
