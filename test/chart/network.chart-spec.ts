@@ -139,6 +139,13 @@ describe('ways in and out', () => {
     ]);
   });
 
+  it('lead to a resolver on the node where there is one', () => {
+    const networkPolicy = { dns: { cidrs: ['169.254.20.10/32'] } };
+    const edges = outerEdges(render({ ...EVALUATION, networkPolicy }));
+    expect(edges).toEqual(expect.arrayContaining(['margay-channel → 169.254.20.10/32:53', 'margay-channel → 169.254.20.10/32:53/udp', 'margay-channel → kube-system/kube-dns:53'])); // prettier-ignore
+    expect(edges.filter((edge) => edge.includes('169.254') && !edge.includes(':53'))).toEqual([]);
+  });
+
   it('lead from tool-executor to what tools of the operator call, where there are any', () => {
     const values = readChartYaml('ci/own-workspaces.yaml') as object;
     expect(outerEdges(render(values))).toContain('margay-tool-executor → 203.0.113.40/32:8443');

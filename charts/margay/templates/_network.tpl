@@ -10,6 +10,9 @@
 - to:
     - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .namespace }} } }
       podSelector: { matchLabels: {{ toJson .podLabels }} }
+    {{- range .cidrs }}
+    - { ipBlock: { cidr: {{ . | quote }} } }
+    {{- end }}
   ports: [{ protocol: UDP, port: 53 }, { protocol: TCP, port: 53 }]
 {{- end -}}
 {{- end -}}
