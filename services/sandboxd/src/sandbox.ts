@@ -8,9 +8,7 @@ import { epochOf, isLower, SandboxState, staleEpoch, type Epoch } from './grants
 import { WorkspaceArchive } from './archive/workspace-archive';
 import { Attachments } from './files/attachments';
 import { expandReferences } from './files/expand-references';
-import { IndexWatch } from './files/index-watch';
-import { listFiles } from './files/list-files';
-import { Worktrees } from './git/worktrees';
+import { WorkspaceView } from './files/workspace-view';
 import { Journal } from './journal/journal';
 import { LimitWatch } from './limits/limit-watch';
 
@@ -36,8 +34,6 @@ export interface SandboxOptions {
   minimum?: Epoch;
 }
 
-/** Paths of a workspace that are listed at most (cluster §2.4). */
-const FILES_MAX = 50_000;
 const VERSION = '0.1.0';
 /** Cancelling ends within two seconds, so the grace is bounded too. */
 const MAX_GRACE_MS = 1_000;
@@ -55,12 +51,7 @@ export class Sandbox {
   /** Content being brought. */
   private bringing = 0;
   private readonly content: Content;
-  /** Git at work on the workspace. */
-  private underWay = 0;
-  /** Rises with everything that may have changed files. */
-  private changes = 0;
-  private readonly worktrees: Worktrees;
-  private readonly index: IndexWatch;
+  private readonly workspace: WorkspaceView;
   private watch?: LimitWatch;
 
   private constructor(
@@ -74,13 +65,7 @@ export class Sandbox {
     private readonly archive: WorkspaceArchive,
   ) {
     const isBoxed = options.isolation === 'bwrap' || options.isolation === 'pod';
-    this.worktrees = new Worktrees({ root: options.root, environment });
-    this.index = new IndexWatch({
-      look: () => this.look(FILES_MAX),
-      // What runs may change files at any time.
-      changes: () => (this.calls.runningCount > 0 ? (this.changes += 1) : this.changes),
-      now: () => performance.now(),
-    });
+    this.workspace = new WorkspaceView({ root: options.root, environment }, () => this.calls.runningCount > 0);
     this.content = new Content({ root: options.root, environment, isBoxed });
   }
 
@@ -140,7 +125,8 @@ export class Sandbox {
 
   /** Milliseconds since the last call ended; 0 while one runs. */
   get idleMs(): number {
-    return this.calls.runningCount + this.bringing + this.underWay > 0 ? 0 : performance.now() - this.lastUsedAt;
+    const isBusy = this.calls.runningCount + this.bringing > 0 || this.workspace.isWorking;
+    return isBusy ? 0 : performance.now() - this.lastUsedAt;
   }
 
   /** The first grant that names a session binds the sandbox to it; one that names none only finds it answering. */
@@ -183,7 +169,7 @@ export class Sandbox {
       yield* call.follow(request.fromOffset, AbortSignal.any([cut.signal, signal]));
     } finally {
       stop();
-      if (request.effect !== 'pure') this.changes += 1;
+      if (request.effect !== 'pure') this.workspace.mayHaveChanged();
       this.lastUsedAt = performance.now();
     }
   }
@@ -204,7 +190,7 @@ export class Sandbox {
     demand(grant, 'admin');
     await this.state.admit(grant);
     this.lastUsedAt = performance.now();
-    return this.look(Math.min(limit || FILES_MAX, FILES_MAX));
+    return this.workspace.list(limit);
   }
 
   async expandReferences(
@@ -223,7 +209,7 @@ export class Sandbox {
   async *watchIndex(grant: SandboxGrant, signal: AbortSignal): AsyncIterable<sandboxdPb.WatchIndexResponse> {
     demand(grant, 'admin');
     await this.state.admit(grant);
-    yield* this.index.watch(signal);
+    yield* this.workspace.watch(signal);
   }
 
   async addWorktree(
@@ -232,7 +218,7 @@ export class Sandbox {
   ): Promise<sandboxdPb.AddWorktreeResponse> {
     demand(grant, 'admin');
     await this.state.admit(grant);
-    return this.changing(() => this.worktrees.add(request));
+    return this.workspace.addWorktree(request).finally(() => (this.lastUsedAt = performance.now()));
   }
 
   async removeWorktree(
@@ -241,7 +227,7 @@ export class Sandbox {
   ): Promise<sandboxdPb.RemoveWorktreeResponse> {
     demand(grant, 'admin');
     await this.state.admit(grant);
-    return this.changing(() => this.worktrees.remove(request));
+    return this.workspace.removeWorktree(request).finally(() => (this.lastUsedAt = performance.now()));
   }
 
   /** A piece of what `bringContent` unpacks. */
@@ -265,7 +251,7 @@ export class Sandbox {
       return await this.content.bring(request, signal, tell);
     } finally {
       this.bringing -= 1;
-      this.changes += 1;
+      this.workspace.mayHaveChanged();
       this.lastUsedAt = performance.now();
     }
   }
@@ -289,7 +275,7 @@ export class Sandbox {
   ): Promise<sandboxdPb.RestoreResponse> {
     demand(grant, 'admin');
     await this.state.admit(grant);
-    return this.archive.restore(messages).finally(() => (this.changes += 1));
+    return this.archive.restore(messages).finally(() => this.workspace.mayHaveChanged());
   }
 
   async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {
@@ -333,22 +319,6 @@ export class Sandbox {
     const timer = new AbortController();
     await Promise.race([this.lastArchive, delay(waitMs, undefined, timer)]);
     timer.abort();
-  }
-
-  private look(limit: number): Promise<sandboxdPb.ListFilesResponse> {
-    const { environment, options } = this;
-    return listFiles({ root: options.root, limit, environment });
-  }
-
-  private async changing<T>(work: () => Promise<T>): Promise<T> {
-    this.underWay += 1;
-    try {
-      return await work();
-    } finally {
-      this.underWay -= 1;
-      this.changes += 1;
-      this.lastUsedAt = performance.now();
-    }
   }
 
   /** Commands know their session once it is known. */

@@ -75,7 +75,6 @@ describe('following the index of a sandbox', () => {
   });
 
   it('is done once for each sandbox, and not with those that cannot', async () => {
-    // eslint-disable-next-line require-yield -- it tells nothing
     answer = async function* () {
       throw errorOf('UNIMPLEMENTED', 'unimplemented', 'older');
     };
