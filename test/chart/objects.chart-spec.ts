@@ -502,6 +502,9 @@ describe('notes', () => {
     const tools = { ...EVALUATION, toolExecutor: { httpToolsSecret: 'tools' } };
     expect(notes(tools)).toContain('Tools of tools reach nothing unless networkPolicy.httpToolsTo names');
     expect(notes()).toContain('name them in egress.clusterCidrs');
+    const ofClass = (workspace: string) => notes({ ...EVALUATION, sandbox: { classes: { default: { storage: 'snapshot', workspace } } } }); // prettier-ignore
+    expect(ofClass('2Gi')).toContain('Files of the class default outlive its pods only while');
+    expect(ofClass('64Mi')).not.toContain('outlive');
     const restoring = notes(readChartYaml('ci/restore.yaml') as object);
     expect(restoring).toContain('When the job margay-restore-1 is done its log names the database');
   });
