@@ -51,6 +51,7 @@ export {
   type Models,
   type Project,
   type Sandbox,
+  type Snapshot,
   type SessionSpec,
   type SessionState,
   type SessionStatus,

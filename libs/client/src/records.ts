@@ -4,6 +4,7 @@ import type {
   SessionState,
   SessionStatus,
   SandboxView,
+  SnapshotView,
   SessionSummary as Summary,
   ToolDescriptor,
   WorkspaceView,
@@ -93,6 +94,8 @@ export interface Usage {
 export type Workspace = WorkspaceView;
 
 export type Sandbox = SandboxView;
+/** An archive of a workspace. */
+export type Snapshot = SnapshotView;
 
 /** What a workspace begins with. */
 export type Content =

@@ -53,6 +53,23 @@ it('sends a file as it is', async () => {
   expect(asked).toEqual([['POST', '/api/workspaces/w/content', 'filename=a.zip', { sent: 'as it is' }]]);
 });
 
+it('takes snapshots, lists, restores and moves them', async () => {
+  answerWith({ snapshots: [{ n: 2 }, { n: 1 }] }, { n: 3 }, { n: 1 }, { n: 3 }, { n: 3 });
+  const { workspaces } = margay;
+  expect((await workspaces.snapshots('w')).map(({ n }) => n)).toEqual([2, 1]);
+  expect((await workspaces.snapshot('w')).n).toBe(3);
+  expect((await workspaces.restore('w', { n: 1 })).n).toBe(1);
+  await workspaces.restore('w');
+  await workspaces.relocate('w');
+  expect(asked).toEqual([
+    ['GET', '/api/workspaces/w/snapshots', '', {}],
+    ['POST', '/api/workspaces/w/snapshot', '', {}],
+    ['POST', '/api/workspaces/w/restore', '', { n: 1 }],
+    ['POST', '/api/workspaces/w/restore', '', {}],
+    ['POST', '/api/workspaces/w/relocate', '', {}],
+  ]);
+});
+
 it('makes a project that begins with something, once', async () => {
   answerWith({ project_id: 'p', workspace_id: 'w' });
   const made = await margay.createProject({ name: 'Shop', content: { kind: 'upload' } });

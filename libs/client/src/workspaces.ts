@@ -1,5 +1,5 @@
 import type { RequestOptions } from './options';
-import type { Content, Sandbox, Workspace } from './records';
+import type { Content, Sandbox, Snapshot, Workspace } from './records';
 import { requestOptions } from './session';
 import type { Transport } from './transport';
 
@@ -55,6 +55,32 @@ export class Workspaces {
     const query = { filename, replace: replace === true ? 'true' : undefined };
     const call = { ...requestOptions(others), query, file, repeatable: true };
     return this.transport.request('POST', `${pathOf(id)}/content`, call);
+  }
+
+  /** Archives that are kept, newest first. */
+  async snapshots(id: string, options: RequestOptions = {}): Promise<Snapshot[]> {
+    const { snapshots } = await this.transport.request<{ snapshots: Snapshot[] }>(
+      'GET',
+      `${pathOf(id)}/snapshots`,
+      requestOptions(options),
+    );
+    return snapshots;
+  }
+
+  /** Archives it as it is now. Give it a `timeoutMs` that a large one needs. @returns the newest, an old one if nothing changed */
+  snapshot(id: string, options: RequestOptions = {}): Promise<Snapshot> {
+    return this.transport.request('POST', `${pathOf(id)}/snapshot`, { ...requestOptions(options), repeatable: true });
+  }
+
+  /** Its files are those of a snapshot, the newest unless named. `FAILED_PRECONDITION` `workspace_in_use` while a session works there. */
+  restore(id: string, { n, ...options }: RequestOptions & { n?: number } = {}): Promise<Snapshot> {
+    const call = { ...requestOptions(options), body: { n }, repeatable: true };
+    return this.transport.request('POST', `${pathOf(id)}/restore`, call);
+  }
+
+  /** Its volume is left where it is: the newest snapshot goes to a new one with the next sandbox. */
+  relocate(id: string, options: RequestOptions = {}): Promise<Snapshot> {
+    return this.transport.request('POST', `${pathOf(id)}/relocate`, { ...requestOptions(options), repeatable: true });
   }
 
   /** Those that live, of sessions that the caller may see. */

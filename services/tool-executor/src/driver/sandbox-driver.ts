@@ -1,3 +1,4 @@
+import type { EventInput } from '@margay/contracts';
 import type { Epoch } from './epoch';
 import type { ClaimWorkspace } from './workspace-key';
 
@@ -86,6 +87,7 @@ export interface PoolState {
   failing: number;
 }
 
+export type NoticeListener = (ref: SandboxRef, event: EventInput) => void;
 export type LostListener = (ref: SandboxRef, reason: string) => void;
 
 /** Where sandboxes come from (cluster §1.1). Verbs are idempotent by sandbox. */
@@ -103,6 +105,8 @@ export abstract class SandboxDriver {
   abstract suspend(ref: SandboxRef, reason: string): Promise<{ snapshotId?: string }>;
   /** Puts the files of a sandbox away where they would end with it; it goes on. */
   async save(_ref: SandboxRef): Promise<void> {}
+  /** Called when a session is to be told something of its workspace. */
+  onNotice(_listener: NoticeListener): void {}
   /** A claim on the workspace that a suspended sandbox left. */
   abstract resume(request: ClaimRequest): Promise<Claim>;
   /** Ends it, if it runs. */

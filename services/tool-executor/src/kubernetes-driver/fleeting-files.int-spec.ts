@@ -5,9 +5,9 @@ import type { FakeObject } from '../spec/fake-cluster';
 let fixture: ClusterFixture;
 let executor: ExecutorFixture;
 const START_MS = 600_000;
-async function start(warm: number): Promise<void> {
+async function start(warm: number, more: Record<string, string> = {}): Promise<void> {
   fixture = await new ClusterFixture(4, 'snapshot').start();
-  executor = await fixture.replica(warm);
+  executor = await fixture.replica(warm, more);
 }
 afterEach(() => fixture.close(), 60_000);
 
@@ -44,7 +44,7 @@ describe('a session whose files end with its pod', () => {
     expect(await executor.metrics).toMatch(/margay_sandbox_claim_duration_seconds_count\{[^}]*path="restore"\} 1/);
     expect(await executor.metrics).toMatch(/margay_workspace_snapshot_duration_seconds_count\{kind="full"\} 1/);
     expect(fixture.cluster.list('persistentvolumeclaims')).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   it('pain 28: is restored when its pod is lost in mid-command, as of the end of the last run, and is told so', async () => {
     await executor.shell('echo one > file');
@@ -64,7 +64,7 @@ describe('a session whose files end with its pod', () => {
         payload: { snapshot_id: `${workspace?._id}/1`, age_seconds: expect.any(Number) },
       },
     ]);
-  }, 60_000);
+  }, 120_000);
 
   it('begins empty, and is told so, when nothing was ever archived', async () => {
     await executor.shell('echo x > file');
@@ -73,7 +73,7 @@ describe('a session whose files end with its pod', () => {
     expect(output).toBe('');
     expect(notices).toEqual([{ type: 'workspace_restored', payload: { snapshot_id: null, age_seconds: null } }]);
     expect((await executor.shell('true')).notices).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   it('keeps what its last calls write while its pod is told to leave', async () => {
     await executor.shell('true');
@@ -89,7 +89,25 @@ describe('a session whose files end with its pod', () => {
     expect(next.notices).toEqual([]);
     for (const { finished } of await Promise.all([running, left])) expect(finished?.status).toBe('ok');
     expect(podOf('s1').metadata.name).not.toBe(pod.metadata.name);
-  }, 60_000);
+  }, 120_000);
+
+  it('is told that its files could not be archived, and goes on', async () => {
+    await fixture.close();
+    await start(0, { MARGAY_SNAPSHOT_MAX_BYTES: '1000000' });
+    await executor.shell('head -c 2000000 /dev/urandom > large; echo x > small');
+    await executor.client.fenceSession(
+      { sessionId: 's1', epoch: 1, kill: false, background: false },
+      executor.principal,
+    );
+    await fixture.until(async () => (await fixture.rows())[0]?.unsaved === 'snapshot_too_large');
+    const next = await executor.shell('cat small; rm large');
+    expect(next.output).toBe('x\n');
+    expect(next.notices).toMatchObject([
+      { type: 'run_note', payload: { kind: 'workspace_snapshot_failed', reason: 'snapshot_too_large' } },
+    ]);
+    await endRun('s1', 1);
+    expect((await fixture.rows())[0]).not.toHaveProperty('unsaved');
+  }, 120_000);
 
   it('is the same for every replica, and is not restored twice', async () => {
     await executor.shell('echo one > file');
@@ -97,7 +115,7 @@ describe('a session whose files end with its pod', () => {
     const other = await fixture.replica(0);
     expect((await executor.shell('cat file; echo two > file')).output).toBe('one\n');
     expect((await other.shell('cat file')).output).toBe('two\n');
-  }, 60_000);
+  }, 120_000);
 });
 
 describe('a project whose files end with a pod', () => {
@@ -118,7 +136,7 @@ describe('a project whose files end with a pod', () => {
     for (const sessionId of ['p2', 'p1'])
       texts.push((await executor.shell('cat mine', { sessionId, workspace: project })).output);
     expect(texts).toEqual(['second\n', 'first\n']);
-  }, 60_000);
+  }, 120_000);
 
   it('is taken over by the next session once nobody has it', async () => {
     await executor.shell('echo shared > file', { sessionId: 'p1', workspace: project });
@@ -126,7 +144,7 @@ describe('a project whose files end with a pod', () => {
     const next = await executor.shell('cat file', { sessionId: 'p2', workspace: project });
     expect(next).toMatchObject({ output: 'shared\n', notices: [] });
     expect(await fixture.workspaces()).toHaveLength(1);
-  }, 60_000);
+  }, 120_000);
 });
 
 it('claims a waiting sandbox and brings the files into it, for three writes', async () => {

@@ -6,6 +6,7 @@ import {
   type Claim,
   type ClaimRequest,
   type LostListener,
+  type NoticeListener,
   type PoolRequest,
   type PoolState,
   type ReleaseOptions,
@@ -145,6 +146,10 @@ export class KubernetesDriver extends SandboxDriver {
     if (await this.endings.end(row, 'released', reason)) return;
     const now = await this.context.sandboxes.find(sandboxId);
     if (now && !isFinal(now)) await this.endings.end(now, 'released', reason);
+  }
+
+  override onNotice(listener: NoticeListener): void {
+    if (this.keeping) this.keeping.archives.onNotice = listener;
   }
 
   onLost(listener: LostListener): void {

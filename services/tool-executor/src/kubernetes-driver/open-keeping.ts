@@ -14,6 +14,7 @@ import type { WorkspaceRow } from './workspace.repository';
 
 export interface KeepingOptions {
   db: Db;
+  maxBytes: number;
   grants: SandboxGrants;
   management: ServiceShared['management'];
   logger: Logger;
@@ -21,8 +22,8 @@ export interface KeepingOptions {
 
 /** What keeps the files of workspaces in archives, tied to the driver. */
 export async function openKeeping(context: SandboxContext, driver: KubernetesDriver, options: KeepingOptions) {
-  const { db, grants, management, logger } = options;
-  const store = new MongoArchiveStore(db);
+  const { db, maxBytes, grants, management, logger } = options;
+  const store = new MongoArchiveStore(db, maxBytes);
   await store.createIndexes();
   const snapshots = new Snapshots({ store, logger, observer: new SnapshotMetrics(management.registry) });
   const holders = new WorkspaceHolders(db.collection('workspaces') as Collection<WorkspaceRow>);

@@ -69,7 +69,13 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     const context: SandboxContext = { api, pods, sandboxes, workspaces, waiting, settings, logger };
     const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
     const { grants } = options;
-    const keeping = await openKeeping(context, driver, { db, grants, management, logger });
+    const keeping = await openKeeping(context, driver, {
+      db,
+      maxBytes: config.MARGAY_SNAPSHOT_MAX_BYTES,
+      grants,
+      management,
+      logger,
+    });
     await pods.start();
     if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
     const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping });

@@ -1,12 +1,14 @@
+import type { EventInput } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
 import type { SandboxGrants } from '../sandbox/sandbox-grants';
 import type { ArchivePlace, Snapshots } from '../snapshots/snapshots';
 import { FIRST_EPOCH } from '../driver/epoch';
+import type { NoticeListener } from '../driver/sandbox-driver';
 import type { Endings } from './endings';
 import type { KubernetesLedger } from './kubernetes-ledger';
 import type { SandboxContext } from './sandbox-context';
-import { endpointOf } from './sandbox-ref';
+import { endpointOf, refOf } from './sandbox-ref';
 import { isFinal, type SandboxRow } from './sandbox-row';
 import type { WorkspaceHolders } from './workspace-holders';
 
@@ -30,6 +32,8 @@ type Saved = 'saved' | 'nothing' | 'failed';
 
 /** Archives of sandboxes whose files end with their pods: after runs, now and then, and before the end (cluster §2.2). */
 export class PodArchives {
+  /** Told what a session is to know. */
+  onNotice: NoticeListener = () => undefined;
   /** Under way, by sandbox. */
   private readonly saving = new Map<string, Promise<Saved>>();
 
@@ -119,9 +123,15 @@ export class PodArchives {
       await sandboxes
         .noteUnsaved(sandboxId, reason)
         .catch((cause: unknown) => logger.warn({ sandboxId, err: cause }, 'nor could that be recorded'));
+      this.onNotice(refOf(row), failureOf(reason));
       return 'failed';
     }
   }
+}
+
+function failureOf(reason: string): EventInput {
+  const text = `The files of this session could not be archived (${reason}); they are lost if its sandbox is.`;
+  return { type: 'run_note', payload: { text, kind: 'workspace_snapshot_failed', reason } };
 }
 
 /** Its files are in a folder of its pod. */

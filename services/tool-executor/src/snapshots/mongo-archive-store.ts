@@ -22,12 +22,14 @@ const BROKEN_MAX = 50;
 
 /** Archives in GridFS, in a bucket of their own; backups take it with all other collections. */
 export class MongoArchiveStore extends ArchiveStore {
-  readonly maxBytes = MAX_BYTES;
   private readonly bucket: GridFSBucket;
   private readonly files: Collection<ArchiveFile>;
   private readonly chunks: Collection<{ files_id: ObjectId; n: number }>;
 
-  constructor(db: Db) {
+  constructor(
+    db: Db,
+    readonly maxBytes = MAX_BYTES,
+  ) {
     super();
     this.bucket = new GridFSBucket(db, { bucketName: BUCKET });
     this.files = db.collection(`${BUCKET}.files`);
