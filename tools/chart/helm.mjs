@@ -13,9 +13,9 @@ export async function findHelm(progress) {
   const candidates = [
     ...(process.env.MARGAY_HELM ? [process.env.MARGAY_HELM.split(' ')] : []),
     ['helm'],
-    // The cluster of the tests has it in its one program.
-    [join(cache, 'testcluster/bin/testcluster'), 'helm'],
     [built],
+    // The cluster of the tests has it in its one program, which starts more slowly.
+    [join(cache, 'testcluster/bin/testcluster'), 'helm'],
   ];
   for (const command of candidates) if (await works(command)) return command;
   if (!(await hasGo())) return undefined;
