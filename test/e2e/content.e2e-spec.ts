@@ -6,7 +6,7 @@ import { answer, byConversation, callTools } from '@margay/testing';
 import { pack } from 'tar-stream';
 import { PlatformHarness } from './harness';
 
-jest.setTimeout(60_000);
+jest.setTimeout(120_000);
 
 async function tarOf(files: Record<string, string>): Promise<Uint8Array<ArrayBuffer>> {
   const archive = pack();
@@ -34,6 +34,12 @@ describe('what a project begins with', () => {
     );
     return (await (await session.query('go')).result()).text;
   }
+
+  const isThere = (workspaceId: string): Promise<boolean> =>
+    margay.client.workspaces.get(workspaceId).then(
+      () => true,
+      (error: { reason: string }) => error.reason !== 'workspace_not_found',
+    );
 
   async function projectWith(content: { kind: 'upload' } | { kind: 'empty' } | { kind: 'clone'; url: string }) {
     const { project_id: projectId, workspace_id: workspaceId = '' } = await margay.client.createProject({
@@ -87,6 +93,40 @@ describe('what a project begins with', () => {
       await expect(projectWith({ kind: 'clone', url })).rejects.toMatchObject({ http: { status: 400 } });
   });
 
+  /** Resolves once the control process does not answer any more. */
+  async function untilControlIsGone(): Promise<void> {
+    const answers = () =>
+      fetch(`${margay.platform.gatewayUrl}/healthz`).then(
+        () => true,
+        () => false,
+      );
+    while (await answers()) await delay(50);
+  }
+
+  it('is there whole after a crash between the sandbox and the store, brought once', async () => {
+    const { workspaceId, session } = await projectWith({ kind: 'upload' });
+    await margay.client.workspaces.upload(workspaceId, await tarOf({ note: 'kept' }), { filename: 'a.tar' });
+    const env = { MARGAY_FAULT_POINTS: 'workspace.after-content=kill' };
+    await margay.platform.restart('control', { env });
+    const result = run(session, 'cat note; echo mine >> note');
+    await untilControlIsGone();
+    await margay.platform.restart('control');
+    expect(await result).toContain('kept');
+    expect(await run(session, 'cat note')).toContain('keptmine');
+    expect((await margay.client.workspaces.get(workspaceId)).content).toMatchObject({ status: 'ready' });
+  });
+
+  it.each(['workspace.before-files', 'workspace.after-files'])('goes to its end after a crash at %s', async (point) => {
+    const { projectId, workspaceId, session } = await projectWith({ kind: 'empty' });
+    await run(session, 'touch mine');
+    await margay.platform.restart('control', { env: { MARGAY_FAULT_POINTS: `${point}=kill` } });
+    await margay.client.workspaces.delete(workspaceId).catch(() => undefined); // the process may die with the answer
+    await untilControlIsGone();
+    await margay.platform.restart('control');
+    while (await isThere(workspaceId)) await delay(50);
+    expect(existsSync(join(margay.home, 'workspaces', `p-${projectId}`))).toBe(false);
+  });
+
   it('goes with its workspace, files and sandboxes, and nobody else sees it meanwhile', async () => {
     const { projectId, workspaceId, session } = await projectWith({ kind: 'empty' });
     await run(session, 'touch mine');
@@ -98,12 +138,7 @@ describe('what a project begins with', () => {
     await expect(margay.client.workspaces.delete(workspaceId)).rejects.toMatchObject({ reason: 'legal_hold' });
     await margay.client.workspaces.hold(workspaceId, false);
     expect((await margay.client.workspaces.delete(workspaceId)).state).toBe('deleting');
-    const isThere = () =>
-      margay.client.workspaces.get(workspaceId).then(
-        () => true,
-        (error: { reason: string }) => error.reason !== 'workspace_not_found',
-      );
-    while (await isThere()) await delay(50);
+    while (await isThere(workspaceId)) await delay(50);
     expect(existsSync(folder)).toBe(false);
     const left = await margay.client.workspaces.sandboxes();
     expect(left.map(({ session_id: id }) => id)).not.toContain(session.id);

@@ -37,6 +37,15 @@ const KubernetesSettings = {
     .describe('seconds after which a pod without a record, or a record without its pod, is removed'),
 };
 
+/** What is no JSON stays text, which no schema of an object takes. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
 /** See docs/workspaces.md. */
 const WorkspaceSettings = {
   MARGAY_WORKSPACE_TEMPLATES_FILE: z.string().optional().describe('a YAML file of what new projects can begin with'),
@@ -50,7 +59,7 @@ const WorkspaceSettings = {
   MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT: z
     .string()
     .default('{}')
-    .transform((text): unknown => JSON.parse(text))
+    .transform(jsonOf)
     .pipe(z.record(z.string(), z.number().min(0)))
     .describe('JSON: tenant to days'),
   MARGAY_WORKSPACE_PROJECT_DAYS: z.coerce.number().min(0).default(30).describe('days after the end of the project'),
