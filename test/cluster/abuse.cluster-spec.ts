@@ -326,6 +326,8 @@ describe('a grant that is not made for it', () => {
 });
 
 describe('a command that takes all it can get', () => {
+  beforeAll(() => shell('true'));
+
   it('pain 18: of 100 MB of output the caller gets a bounded part, the file holds all, and memory stays', async () => {
     const command = `head -c 100000000 /dev/zero | tr '\\0' x; echo end`;
     const { output, finished } = await shell(command);
@@ -362,18 +364,44 @@ except OSError as error: print(n < 5000, error.errno)"`);
     expect(output).toBe('True 24\n');
   });
 
-  it('that forks without end ends itself, and neither its neighbour nor its own session', async () => {
+  it('that forks without end is ended, and neither its neighbour nor its own session', async () => {
+    // A debugger stops the first process, which then reaps nobody.
+    await shell(`python3 -c "import ctypes; print(ctypes.CDLL(None).ptrace(16, 1, 0, 0))"; grep State /proc/1/status`);
     const bomb = shell(`python3 -c "
 import os, time
-n = 0
-try:
-    while True:
-        if os.fork() == 0: time.sleep(20); os._exit(0)
-        n += 1
-except OSError as error: print('stopped', n < 1100, error.errno, flush=True); os.killpg(0, 9)"`);
+while True:
+    try:
+        if os.fork() == 0: time.sleep(60); os._exit(0)
+    except OSError: time.sleep(0.1)"`);
     expect((await shell('echo alive', 'neighbour')).output).toBe('alive\n');
-    const { output, finished } = await bomb;
-    expect(output + finished?.limitHit).toMatch(/stopped True 11|processes/);
+    expect((await bomb).finished).toMatchObject({ status: 'killed', limitHit: 'processes' });
+    expect((await shell('ls /proc | grep -c "^[0-9]"')).output).toMatch(/^\d{1,2}\n$/);
+  });
+
+  it('for memory is killed, and its session goes on in the same pod', async () => {
+    const { name } = await sandboxPod('abuser');
+    const hungry = `python3 -c "import time; x = b'x' * (250 << 20); time.sleep(15)"`;
+    const command = `for n in 1 2 3; do ${hungry} & all="$all $!"; done; for p in $all; do wait $p || code=$?; done; exit $code`;
+    const { finished } = await shell(command);
+    // Where the whole group is killed, the container starts again.
+    expect(finished).toMatchObject({ status: 'killed', limitHit: expect.stringMatching(/^(memory|restart)$/) });
     expect((await shell('echo alive')).output).toBe('alive\n');
+    expect((await sandboxPod('abuser')).name).toBe(name);
+  });
+
+  it('for disk is told, then ended; nothing else is written until there is room, and the pod stays', async () => {
+    const { name } = await sandboxPod('abuser');
+    const fill = 'mkdir full; for n in $(seq 48); do head -c 10M /dev/zero | tr "\\0" x > full/$n; done';
+    await shell(fill);
+    const told = () => shell('sleep 3');
+    await cluster.until('it is told', async () => expect((await told()).finished?.resultJson).toContain('% full'));
+    const { finished } = await shell('for n in $(seq 100); do head -c 2M /dev/urandom >> full/slow; sleep 0.2; done');
+    expect(finished).toMatchObject({ status: 'killed', limitHit: 'disk' });
+    const edit = { toolId: 'file_edit_tool', args: { file_path: 'new', old_string: '', new_string: 'x' } };
+    const refused = (await world.pods.call(world.client, 'abuser', edit)).finished;
+    expect(refused).toMatchObject({ status: 'error', resultJson: expect.stringContaining('workspace_full') });
+    await shell('rm -r full; sleep 4');
+    expect((await world.pods.call(world.client, 'abuser', edit)).finished?.status).toBe('ok');
+    expect((await sandboxPod('abuser')).name).toBe(name);
   });
 });

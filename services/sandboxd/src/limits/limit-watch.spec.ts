@@ -15,17 +15,21 @@ function watchOf(shares: number[], counts: number[] = []) {
     end: async (limitHit, weigh) => void ended.push(weigh ? `${limitHit}: heaviest` : limitHit),
     measure: async () => shares.shift() ?? 0,
     count: async () => counts.shift() ?? 1,
+    reap: async () => void ended.push('reaped'),
   });
   return { watch, ended };
 }
 
 describe('LimitWatch', () => {
   it('ends everything where there are too many processes', async () => {
-    const { watch, ended } = watchOf([], [512, 513]);
+    const { watch, ended } = watchOf([], [512, 513, 20, 513, 513]);
     await watch.look(0);
     expect(ended).toEqual([]);
+    // Those that have ended do not count, once they are reaped.
     await watch.look(1_000);
-    expect(ended).toEqual(['processes']);
+    expect(ended).toEqual(['reaped']);
+    await watch.look(2_000);
+    expect(ended).toEqual(['reaped', 'reaped', 'processes']);
   });
 
   it('tells that the workspace fills, ends the heaviest call once when it is full, and lets it be emptied', async () => {

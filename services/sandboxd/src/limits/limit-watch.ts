@@ -1,4 +1,5 @@
 import { readdir, readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { shareTaken } from './workspace-space';
 
 export interface LimitWatchOptions {
@@ -13,6 +14,8 @@ export interface LimitWatchOptions {
   end: (limitHit: 'processes' | 'disk', weigh?: (pids: readonly number[]) => Promise<number>) => Promise<void>;
   measure?: (root: string, maxBytes: number) => Promise<number>;
   count?: () => Promise<number>;
+  /** Sees to it that processes which have ended are reaped. */
+  reap?: () => Promise<void>;
 }
 
 const COUNT_EVERY_MS = 1_000;
@@ -55,10 +58,17 @@ export class LimitWatch {
 
   /** One look. What cannot be read is looked at again. */
   async look(nowMs = performance.now()): Promise<void> {
-    const { processes, isBusy, count = countProcesses } = this.options;
-    if (processes > 0 && (await count()) > processes) await this.options.end('processes');
+    const { processes, isBusy } = this.options;
+    if (processes > 0 && (await this.areTooMany())) await this.options.end('processes');
     const isChanging = isBusy() || this.share >= NOTED;
     if (this.options.workspaceBytes > 0 && isChanging && nowMs >= this.nextMeasureMs) await this.measure(nowMs);
+  }
+
+  private async areTooMany(): Promise<boolean> {
+    const { processes, count = countProcesses, reap = wakeInit } = this.options;
+    if ((await count()) <= processes) return false;
+    await reap();
+    return (await count()) > processes;
   }
 
   private async measure(nowMs: number): Promise<void> {
@@ -71,6 +81,15 @@ export class LimitWatch {
     // Those that remove files may go on.
     if (this.isFull && !wasFull) await this.options.end('disk', bytesWritten);
   }
+}
+
+const INIT = 1;
+const REAPED_MS = 100;
+
+/** A command may have stopped the container's first process, as a debugger can: then the dead are never reaped. */
+async function wakeInit(): Promise<void> {
+  if (process.pid !== INIT && process.getuid?.() !== 0) process.kill(INIT, 'SIGCONT');
+  await delay(REAPED_MS);
 }
 
 async function countProcesses(): Promise<number> {
