@@ -62,6 +62,15 @@ describe('the gate of versions', () => {
     gate.check();
   });
 
+  it('stays open in a roll-back, whose older servers come up while this process is still needed', async () => {
+    await gate.ask();
+    gate.check();
+    answer = async () => ({ ...nobody, lowestSessionVersion: '1.0.9', olderServer: 'mcp-pool of version 1.0.9' });
+    await gate.ask();
+    gate.check();
+    expect(gate.isClosed).toBe(false);
+  });
+
   it('is closed until session has answered for the first time', async () => {
     answer = () => Promise.reject(new UnavailableError('away', 'nobody is there'));
     await gate.start();

@@ -41,7 +41,7 @@ const NOBODY: Neighbours = { lowestSessionVersion: '', olderServer: '', newerCli
  */
 export class VersionGate {
   private neighbours?: Neighbours;
-  /** It has been in service once: then its own clients need it, and newer ones wait by themselves. */
+  /** It has been in service once, and stays so: whoever is to take its place waits by itself until it is gone. */
   private isInService = false;
   private timer?: NodeJS.Timeout;
 
@@ -52,11 +52,12 @@ export class VersionGate {
   ) {}
 
   get isClosed(): boolean {
-    return !this.neighbours || this.waitsFor !== '';
+    return !this.isInService && (!this.neighbours || this.waitsFor !== '');
   }
 
   /** @throws UnavailableError `version` */
   check(): void {
+    if (this.isInService) return;
     if (!this.neighbours)
       throw new UnavailableError(
         'version',
@@ -94,7 +95,7 @@ export class VersionGate {
   private get waitsFor(): string {
     const { lowestSessionVersion: lowest, olderServer, newerClient } = this.neighbours ?? NOBODY;
     if (lowest !== '' && compareVersions(lowest, this.version) < 0) return `a session replica of version ${lowest}`;
-    return olderServer || (this.isInService ? '' : newerClient);
+    return olderServer || newerClient;
   }
 }
 
