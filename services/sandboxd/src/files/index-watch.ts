@@ -45,7 +45,7 @@ export class IndexWatch {
       if (isNews || now() - toldAtMs >= ALIVE_MS) {
         told = this.seen?.hash ?? '';
         toldAtMs = now();
-        yield { index: isNews ? this.seen?.index : undefined };
+        yield { index: isNews ? this.seen?.index : undefined, ageMs: Math.ceil(now() - this.lookedAtMs) };
       }
       await pause(CHECK_MS, signal);
     }

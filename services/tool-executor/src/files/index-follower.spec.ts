@@ -5,7 +5,7 @@ import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import { EMPTY_CONTENT } from './index-store-fixture';
 import { IndexFollower } from './index-follower';
 
-type Message = { index?: typeof EMPTY_CONTENT };
+type Message = { index?: typeof EMPTY_CONTENT; ageMs: number };
 
 let told: string[];
 let watches: number;
@@ -26,7 +26,7 @@ beforeEach(() => {
     },
     tokenFor: async () => 'token',
     isLive: () => isLive,
-    now: () => 7,
+    now: () => 100,
     logger: createLogger({ service: 'spec', level: 'off' }),
   });
 });
@@ -52,18 +52,18 @@ const sandbox = () =>
 describe('following the index of a sandbox', () => {
   it('stores what it tells, and that nothing has changed', async () => {
     answer = async function* () {
-      yield { index: { ...EMPTY_CONTENT, files: ['a'] } };
-      yield {};
+      yield { index: { ...EMPTY_CONTENT, files: ['a'] }, ageMs: 3 };
+      yield { ageMs: 0 };
       await new Promise(() => undefined);
     };
     follower.follow(sandbox());
     await jest.advanceTimersByTimeAsync(600);
-    expect(told).toEqual(['true a 7', 'same']);
+    expect(told).toEqual(['true a 97', 'same']);
   });
 
   it('is taken up again when it breaks off, as long as the sandbox is in use', async () => {
     answer = async function* () {
-      yield {};
+      yield { ageMs: 0 };
       throw errorOf('UNAVAILABLE', 'unavailable', 'gone');
     };
     follower.follow(sandbox());

@@ -17,6 +17,8 @@ export interface IndexFollowerOptions {
 /** The first calls come first. */
 const START_AFTER_MS = 500;
 const AGAIN_MS = 5_000;
+/** Looks end within this, whatever a sandbox says. */
+const AGE_MAX_MS = 60_000;
 
 /** Keeps the index of each workspace in which a sandbox runs. */
 export class IndexFollower {
@@ -55,8 +57,9 @@ export class IndexFollower {
     const { index, tokenFor, now } = this.options;
     const place = placeOf(sandbox);
     const grant = await tokenFor(sandbox);
-    for await (const { index: found } of sandbox.connection.client.watchIndex({}, { grant, signal })) {
-      if (found) await index.save(place, found, now());
+    for await (const { index: found, ageMs } of sandbox.connection.client.watchIndex({}, { grant, signal })) {
+      // A look that somebody began later, and whose result came sooner, is the later one.
+      if (found) await index.save(place, found, now() - Math.min(ageMs, AGE_MAX_MS));
       else await index.confirm(place);
     }
   }

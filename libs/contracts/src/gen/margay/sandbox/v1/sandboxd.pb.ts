@@ -162,7 +162,11 @@ export interface WatchIndexRequest {
 
 export interface WatchIndexResponse {
   /** Absent: nothing has changed. */
-  index?: ListFilesResponse | undefined;
+  index?:
+    | ListFilesResponse
+    | undefined;
+  /** How long ago the look began that says so. */
+  ageMs: number;
 }
 
 export interface Worktree {
@@ -2656,13 +2660,16 @@ export const WatchIndexRequest: MessageFns<WatchIndexRequest> = {
 };
 
 function createBaseWatchIndexResponse(): WatchIndexResponse {
-  return { index: undefined };
+  return { index: undefined, ageMs: 0 };
 }
 
 export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
   encode(message: WatchIndexResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.index !== undefined) {
       ListFilesResponse.encode(message.index, writer.uint32(10).fork()).join();
+    }
+    if (message.ageMs !== 0) {
+      writer.uint32(16).uint64(message.ageMs);
     }
     return writer;
   },
@@ -2688,6 +2695,14 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
             message.index = ListFilesResponse.decode(reader, reader.uint32());
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.ageMs = longToNumber(reader.uint64());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2701,13 +2716,23 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
   },
 
   fromJSON(object: any): WatchIndexResponse {
-    return { index: isSet(object.index) ? ListFilesResponse.fromJSON(object.index) : undefined };
+    return {
+      index: isSet(object.index) ? ListFilesResponse.fromJSON(object.index) : undefined,
+      ageMs: isSet(object.ageMs)
+        ? globalThis.Number(object.ageMs)
+        : isSet(object.age_ms)
+        ? globalThis.Number(object.age_ms)
+        : 0,
+    };
   },
 
   toJSON(message: WatchIndexResponse): unknown {
     const obj: any = {};
     if (message.index !== undefined) {
       obj.index = ListFilesResponse.toJSON(message.index);
+    }
+    if (message.ageMs !== 0) {
+      obj.ageMs = Math.round(message.ageMs);
     }
     return obj;
   },
@@ -2720,6 +2745,7 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
     message.index = (object.index !== undefined && object.index !== null)
       ? ListFilesResponse.fromPartial(object.index)
       : undefined;
+    message.ageMs = object.ageMs ?? 0;
     return message;
   },
 };
