@@ -66,6 +66,8 @@ export const SandboxGrant = z.object({
   storeGeneration: z.number().int(),
   epoch: z.number().int(),
   scope: z.array(z.enum(['execute', 'files', 'stdio', 'terminal', 'admin'])),
+  /** Tells grants apart in records. */
+  jti: z.string().optional(),
 });
 export type SandboxGrant = z.infer<typeof SandboxGrant>;
 

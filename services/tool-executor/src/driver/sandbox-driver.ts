@@ -111,6 +111,10 @@ export abstract class SandboxDriver {
   abstract resume(request: ClaimRequest): Promise<Claim>;
   /** Ends it, if it runs. */
   abstract release(ref: SandboxRef, options: ReleaseOptions): Promise<void>;
+  /** What ended it in its last life, if it began another one in the same place; undefined: nobody knows. */
+  whyRestarted(_ref: SandboxRef): 'memory' | undefined {
+    return undefined;
+  }
   /** Called when a sandbox ended that nobody released. */
   abstract onLost(listener: LostListener): void;
 }

@@ -181,12 +181,20 @@ export class ExecutorService {
         if (point) await faultPoint(point, () => detailOf(attempt));
         // Another journal does not know the call; without that word the caller would take it for one that never ran.
         const isOther = message?.$case === 'wrongIncarnation' && isLost(attempt);
-        yield isOther ? unknown(attempt.tool) : executorMessage(message, sandbox.incarnation);
+        const meant = isOther ? undefined : this.withCause(message, sandbox);
+        yield meant ? executorMessage(meant, sandbox.incarnation) : unknown(attempt.tool);
       }
     } finally {
       clearTimeout(timer);
       end();
     }
+  }
+
+  /** A container that starts again does not know why it ended. */
+  private withCause(message: sandboxdPb.ExecuteResponse['message'], sandbox: LiveSandbox): typeof message {
+    if (message?.$case !== 'finished' || message.value.limitHit !== 'restart') return message;
+    const limitHit = this.registry.whyRestarted(sandbox) ?? message.value.limitHit;
+    return { ...message, value: { ...message.value, limitHit } };
   }
 }
 

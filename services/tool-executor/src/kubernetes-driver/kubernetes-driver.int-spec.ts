@@ -176,7 +176,9 @@ describe('a claim that the cluster refuses', () => {
     fixture.kubelet.goOn();
     const { output, waits } = await call;
     expect(output).toBe('here\n');
-    expect(waits).toContainEqual(expect.objectContaining({ reason: 'image_pull', message: 'connection reset by peer' }));
+    expect(waits).toContainEqual(
+      expect.objectContaining({ reason: 'image_pull', message: 'connection reset by peer' }),
+    );
   }, 60_000);
 
   it("fails at once in the kubelet's words where waiting does not help", async () => {

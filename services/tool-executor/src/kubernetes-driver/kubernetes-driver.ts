@@ -19,8 +19,8 @@ import type { Pod } from './kubernetes-api';
 import { KubernetesLedger } from './kubernetes-ledger';
 import type { EpochRepository } from './epoch.repository';
 import { LABEL } from './labels';
-import { statusOf } from './pod-status';
-import { Pods } from './pods';
+import { statusOf, wasOutOfMemory } from './pod-status';
+import { podNameOf, Pods } from './pods';
 import { USUAL_CLASS } from './pool-settings';
 import { QuotaPause } from './quota-pause';
 import type { SandboxContext } from './sandbox-context';
@@ -150,6 +150,10 @@ export class KubernetesDriver extends SandboxDriver {
 
   override onNotice(listener: NoticeListener): void {
     if (this.keeping) this.keeping.archives.onNotice = listener;
+  }
+
+  override whyRestarted({ sandboxId }: SandboxRef): 'memory' | undefined {
+    return wasOutOfMemory(this.context.pods.get(podNameOf(sandboxId))) ? 'memory' : undefined;
   }
 
   onLost(listener: LostListener): void {

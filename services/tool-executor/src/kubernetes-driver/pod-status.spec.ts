@@ -1,5 +1,5 @@
 import type { Pod } from './kubernetes-api';
-import { reasonOf, statusOf } from './pod-status';
+import { reasonOf, statusOf, wasOutOfMemory } from './pod-status';
 
 const waiting = (reason: string, message = ''): Pod => ({
   status: { containerStatuses: [{ state: { waiting: { reason, message } } }] } as Pod['status'] & object,
@@ -25,6 +25,12 @@ describe('what a pod is doing', () => {
       reason: 'unschedulable',
       message: '0/3 nodes',
     });
+  });
+
+  it('tells a container that memory ended from one that ended otherwise', () => {
+    const ended = (reason: string) =>
+      ({ status: { containerStatuses: [{ lastState: { terminated: { reason } } }] } }) as unknown as Pod;
+    expect([wasOutOfMemory(ended('OOMKilled')), wasOutOfMemory(ended('Error')), wasOutOfMemory(undefined)]).toEqual([true, false, false]); // prettier-ignore
   });
 
   it('is leaving when it is deleted, evicted or over, whatever its container does', () => {

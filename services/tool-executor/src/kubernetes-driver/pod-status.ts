@@ -39,6 +39,11 @@ function imageOr(reason: string): WaitReason {
   return reason.includes('Image') ? 'image_pull' : 'starting';
 }
 
+/** Whether its container was ended as a whole for want of memory, the last time it ended. */
+export function wasOutOfMemory(pod: Pod | undefined): boolean {
+  return pod?.status?.containerStatuses?.[0]?.lastState?.terminated?.reason === 'OOMKilled';
+}
+
 /** What the newest event of a pod says that its status does not: whether it waits for its image or its volume. */
 export function reasonOf(events: readonly ClusterEvent[]): { reason: WaitReason; message: string } | undefined {
   const newest = [...events].sort((a, b) => timeOf(a) - timeOf(b)).at(-1);

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { SandboxGrant } from '@margay/contracts';
 import type { KeyRing } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
@@ -12,12 +13,12 @@ export class SandboxGrants {
 
   constructor(private readonly keys: KeyRing) {}
 
-  token(grant: Omit<SandboxGrant, 'v' | 'scope'>): Promise<string> {
+  token(grant: Omit<SandboxGrant, 'v' | 'scope' | 'jti'>): Promise<string> {
     const { sandboxId, sessionId, runId, storeGeneration, epoch } = grant;
     const key = `${sandboxId} ${sessionId} ${runId} ${storeGeneration} ${epoch}`;
     const cached = this.signed.get(key);
     if (cached) return cached;
-    const token = this.keys.signSandboxGrant({ v: 1, ...grant, scope: ['execute', 'admin'] });
+    const token = this.keys.signSandboxGrant({ v: 1, ...grant, scope: ['execute', 'admin'], jti: randomUUID() });
     token.catch(() => this.signed.delete(key));
     this.signed.set(key, token);
     return token;

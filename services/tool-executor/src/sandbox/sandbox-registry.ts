@@ -217,6 +217,11 @@ export class SandboxRegistry {
     await this.options.driver.release(ref, options);
   }
 
+  /** What ended its calls when its container started again. */
+  whyRestarted({ ref }: LiveSandbox): 'memory' | undefined {
+    return this.options.driver.whyRestarted(ref);
+  }
+
   /** Whether no later owner of the run is known, whatever the sandbox says. */
   isCurrent(grant: SandboxWish): Promise<boolean> {
     return this.claims.isHighest(grant.tenantId, grant.sessionId, epochOf(grant));
