@@ -45,6 +45,8 @@ export class Interceptor {
       void this.handle(request, response);
     });
     this.server.timeout = SILENT_TIMEOUT_MS;
+    // A tunnel costs its client two handshakes: it may keep it a while.
+    this.server.keepAliveTimeout = SILENT_TIMEOUT_MS;
   }
 
   /** `hello` are the bytes that the client has sent. */

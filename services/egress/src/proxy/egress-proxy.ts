@@ -61,7 +61,10 @@ export class EgressProxy {
       const caller = await gate.identify(exchange, request);
       const target = forwardTarget(request.method ?? '', request.url ?? '');
       const own = target.host === OWN_HOST && ownAnswer(target.request.path, gate.policyOf(caller), caller);
-      if (typeof own === 'string') return void response.end(own);
+      if (typeof own === 'string') {
+        [exchange.target, exchange.status] = [target, 200];
+        return void response.end(own);
+      }
       gate.admit(exchange, target);
       await forward(exchange, target, [request, response], await gate.connect(exchange, target));
     });

@@ -50,6 +50,8 @@ export async function forward(
   // A host may answer before it has read everything; what breaks here is told by `answered`, too.
   pipeline(request, new Meter(exchange.countUp), outgoing, { signal }).catch(() => undefined);
   try {
+    // What was cut while the connection was made tells nobody any more.
+    signal.throwIfAborted();
     const answer = await answered;
     refuseTooLong(exchange, answer);
     passage.checkHead(answer);

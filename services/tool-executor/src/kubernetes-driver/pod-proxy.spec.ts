@@ -16,7 +16,8 @@ function podOfClass(className: string, more: Partial<PodSettings>) {
   const pod = podOf({ sandboxId: 'b1', podName: 'mg-b1', className, class: kind }, { ...settings, ...more });
   const [container] = pod.spec?.containers ?? [];
   const url = container?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_PROXY_URL')?.value;
-  return { url, hosts: pod.spec?.hostAliases };
+  const authority = container?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_CA')?.value;
+  return { url, hosts: pod.spec?.hostAliases, ...(authority !== undefined && { authority }) };
 }
 
 describe('the way out of a pod', () => {
@@ -25,6 +26,15 @@ describe('the way out of a pod', () => {
       url: 'http://b1:token-of-b1@egress:3128',
       hosts: [{ ip: '127.0.0.9', hostnames: ['egress'] }],
     });
+  });
+
+  it('comes with the authority that its programs are to believe, where the proxy has one', () => {
+    expect(podOfClass('default', { ...proxy, authority: 'pem' })).toMatchObject({ authority: 'pem' });
+    for (const none of [
+      podOfClass('default', { authority: 'pem' }),
+      podOfClass('strict', { ...proxy, authority: 'pem' }),
+    ])
+      expect(none).not.toHaveProperty('authority');
   });
 
   it('is missing without a proxy, and in a class without egress', () => {
