@@ -242,7 +242,9 @@ describe('unary calls', () => {
       newServer({ listen: `${address}:${port}` })
         .add(
           sessionsPb.SessionsDefinition,
-          refuseAll({ getState: async () => sessionsPb.GetStateResponse.fromPartial({ state: { json: name } }) }),
+          refuseAll<GrpcHandlers<Sessions>>({
+            getState: async () => sessionsPb.GetStateResponse.fromPartial({ state: { json: name } }),
+          }),
         ) // prettier-ignore
         .start();
     const lookup = jest.spyOn(dns, 'lookup');
