@@ -7,7 +7,7 @@ const USAGE = `Usage: margay.cjs check --url URL
 The key is that of MARGAY_CHECK_KEY or MARGAY_CHECK_KEY_FILE; without one only health is checked.`;
 const HEALTH_TIMEOUT_MS = 10_000;
 /** A network policy lets a new pod through only a while after that has started. */
-const REACH_MS = 20_000;
+const REACH_MS = 45_000;
 const PAUSE_MS = 500;
 
 export interface CheckOptions {
