@@ -36,15 +36,18 @@ describe('claims of waiting sandboxes', () => {
     );
 
   it(`${WAITING * ROUNDS} sessions get their first result at once, each from a sandbox that waited`, async () => {
-    const times: number[] = [];
+    const first: number[] = [];
+    const second: number[] = [];
+    const timed = async (times: number[], sessionId: string) => {
+      const startedAt = performance.now();
+      const heard = await pods.shell(client, sessionId, 'echo hello');
+      times.push(performance.now() - startedAt);
+      expect(heard.output).toBe('hello\n');
+    };
     for (let round = 0; round < ROUNDS; round += 1) {
       await allWait();
-      for (let turn = 0; turn < WAITING; turn += 1) {
-        const startedAt = performance.now();
-        const heard = await pods.shell(client, `claim${round}x${turn}`, 'echo hello');
-        times.push(performance.now() - startedAt);
-        expect(heard.output).toBe('hello\n');
-      }
+      for (let turn = 0; turn < WAITING; turn += 1)
+        for (const times of [first, second]) await timed(times, `claim${round}x${turn}`);
       // By then they are counted anew.
       await sleep(POOL_SECONDS * 1_000);
       await Promise.all(Array.from({ length: WAITING }, (_, turn) => pods.end(client, `claim${round}x${turn}`)));
@@ -52,12 +55,16 @@ describe('claims of waiting sandboxes', () => {
     expect(await metrics()).toMatch(
       new RegExp(`claim_duration_seconds_count\\{[^}]*path="warm"\\} ${WAITING * ROUNDS}\n`),
     );
-    times.sort((a, b) => a - b);
-    const at = (share: number) => Math.round(times[Math.ceil(times.length * share) - 1] ?? 0);
-    const steps = /margay_sandbox_claim_duration_seconds_sum\{[^}]*path="warm"\} (\S+)/.exec(await metrics())?.[1];
+    const sum = /margay_sandbox_claim_duration_seconds_sum\{[^}]*path="warm"\} (\S+)/.exec(await metrics())?.[1];
     process.stderr.write(
-      `[cluster] warm claim -> first result: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms of ${times.length}; ` +
-        `the claim itself ${Math.round((1_000 * Number(steps)) / times.length)} ms on average\n`,
+      `[cluster] warm claim -> first result: ${spread(first)}; a second result: ${spread(second)}; ` +
+        `the claim itself ${Math.round((1_000 * Number(sum)) / first.length)} ms on average\n`,
     );
   });
 });
+
+function spread(times: readonly number[]): string {
+  const sorted = [...times].sort((a, b) => a - b);
+  const at = (share: number) => Math.round(sorted[Math.ceil(sorted.length * share) - 1] ?? 0);
+  return `p50 ${at(0.5)} ms, p99 ${at(0.99)} ms of ${sorted.length}`;
+}
