@@ -330,5 +330,7 @@ describe('what the proxy itself is asked', () => {
     const answer = await fixture.get('http://egress.margay/git-hosts');
     expect(answer).toMatchObject({ status: 200, body: 'git.example\ncode.example:8443\n' });
     expect(await fixture.get('http://egress.margay/else')).toMatchObject({ status: 403 });
+    await fixture.stop();
+    expect(fixture.audit).toMatchObject([{ host: 'egress.margay', path: '/else', decision: 'denied' }]);
   });
 });

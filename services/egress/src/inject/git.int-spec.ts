@@ -9,6 +9,9 @@ import { GitHost } from './git-host';
 const CANARY = 'canary-2f9d41c07b';
 const run = promisify(execFile);
 
+// Each test starts dozens of processes of git.
+jest.setTimeout(60_000);
+
 let fixture: InterceptFixture;
 let host: GitHost;
 let port: number;

@@ -62,7 +62,7 @@ export class EgressProxy {
       const target = forwardTarget(request.method ?? '', request.url ?? '');
       const own = target.host === OWN_HOST && ownAnswer(target.request.path, gate.policyOf(caller), caller);
       if (typeof own === 'string') {
-        [exchange.target, exchange.status] = [target, 200];
+        exchange.isUntold = true;
         return void response.end(own);
       }
       gate.admit(exchange, target);
@@ -77,7 +77,6 @@ export class EgressProxy {
     const exchange = gate.begin();
     let upstream: Socket | undefined;
     let isOpen = false;
-    let isHandedOn = false;
     let failure: unknown;
     try {
       const caller = await gate.identify(exchange, request);
@@ -94,7 +93,7 @@ export class EgressProxy {
         await join(client, upstream, exchange);
       } else {
         interceptor?.take(client, hello, { caller, ...target });
-        isHandedOn = true;
+        exchange.isUntold = true;
       }
     } catch (error) {
       failure = causeOf(exchange, error);
@@ -102,7 +101,7 @@ export class EgressProxy {
       else failure = this.refuseTunnel(exchange, client, failure);
     } finally {
       upstream?.destroy();
-      gate.end(exchange, failure, isHandedOn);
+      gate.end(exchange, failure);
     }
   }
 

@@ -12,6 +12,8 @@ export class Exchange {
   why?: string;
   /** Of the secret that was added to the request. */
   credential?: string;
+  /** Not for the record: what the proxy says of itself, and tunnels whose requests tell for themselves. */
+  isUntold = false;
   lease?: Lease;
   limits?: EgressLimits;
   status = 0;

@@ -59,11 +59,10 @@ export class Gate {
     return exchange;
   }
 
-  /** Tells of it, too, unless it is `untold`: the requests in an intercepted tunnel tell for themselves. */
-  end(exchange: Exchange, failure: unknown, isUntold = false): void {
+  end(exchange: Exchange, failure: unknown): void {
     this.open.delete(exchange);
     exchange.lease?.leave();
-    if (!isUntold) this.options.onEnd(exchange.record(failure));
+    if (!exchange.isUntold) this.options.onEnd(exchange.record(failure));
   }
 
   /** @throws UnauthenticatedError `egress_identity`, ResourceExhaustedError `egress_limit` */
