@@ -178,7 +178,7 @@ async function nextArchive(
 class Handover<T> {
   private readonly waiting: { part: T; taken: () => void }[] = [];
   private wake: () => void = () => undefined;
-  private ended: { error?: unknown } | undefined;
+  private ended: { error?: Error } | undefined;
   private isLeft = false;
 
   /** Resolves when it was taken. @throws when nobody takes it any more */
@@ -196,7 +196,7 @@ class Handover<T> {
   }
 
   fail(error: unknown): void {
-    this.ended = { error };
+    this.ended = { error: error instanceof Error ? error : new Error(String(error)) };
     this.wake();
   }
 
@@ -215,7 +215,7 @@ class Handover<T> {
           next.taken();
         }
       } else if (this.ended) {
-        if (this.ended.error !== undefined) throw this.ended.error;
+        if (this.ended.error) throw this.ended.error;
         return;
       } else await new Promise<void>((resolve) => (this.wake = resolve));
     }

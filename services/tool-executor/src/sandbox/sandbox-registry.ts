@@ -64,10 +64,7 @@ export class SandboxRegistry {
     this.now = options.now ?? (() => performance.now());
     this.claims = new SandboxClaims({ ...options, now: this.now });
     this.preparations = new Preparations(options.preparation, (sandbox) => this.ownerToken(sandbox));
-    options.driver.onNotice((ref, event) => {
-      const sandbox = this.live.get(ref.sessionId);
-      if (sandbox?.ref.sandboxId === ref.sandboxId) sandbox.notices.push(event);
-    });
+    options.driver.onNotice(({ sessionId }, event) => void this.live.get(sessionId)?.notices.push(event));
     options.driver.onLost((ref, reason) => {
       options.observer?.lost(reason);
       if (this.live.get(ref.sessionId)?.ref.sandboxId === ref.sandboxId) this.drop(ref.sessionId);
