@@ -64,7 +64,8 @@ export class KubernetesLedger extends SandboxLedger {
     const workspace = await this.context.workspaces.find(tenantId, workspaceId);
     const holder = workspace?.storage === 'snapshot' ? workspace.holder : undefined;
     const row = holder && (await this.context.sandboxes.find(holder.sandboxId));
-    return row?.state === 'ready' ? holder?.sessionId : undefined;
+    const isThere = row?.state === 'ready' || row?.state === 'claimed';
+    return isThere && holder?.restoredAt ? holder.sessionId : undefined;
   }
 
   async touch({ sandboxId }: SandboxRef): Promise<void> {

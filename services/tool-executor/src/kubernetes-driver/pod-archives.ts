@@ -27,6 +27,8 @@ const LAST_MS = 88_000;
 const EVERY_MS = 300_000;
 /** A pod whose files could not be saved is not stopped for being idle so soon. */
 const SPARED_MS = 3_600_000;
+/** Calls, or another archive, came first: nobody has to know. */
+const IN_THE_WAY = new Set(['snapshot_dropped', 'archive_exists']);
 
 type Saved = 'saved' | 'nothing' | 'failed';
 
@@ -112,7 +114,8 @@ export class PodArchives {
         const archive = await snapshots.take(owner, place, { last, timeoutMs: last ? LAST_MS : SAVE_MS });
         if (archive.n === workspace.snapshot?.n || (await holders.noteSnapshot(workspace, sandboxId, archive)))
           await sandboxes.noteSaved(sandboxId, began);
-        else await snapshots.remove(archive);
+        // Somebody else has the files by now; an older archive may be what theirs came from.
+        else if (archive.at >= began) await snapshots.remove(archive);
       } finally {
         place.close();
       }
@@ -120,6 +123,7 @@ export class PodArchives {
     } catch (error) {
       const reason = isMargayError(error) ? error.reason : 'internal';
       logger.warn({ sandboxId, workspaceId, reason, err: error }, 'a workspace could not be archived');
+      if (IN_THE_WAY.has(reason)) return 'failed';
       await sandboxes
         .noteUnsaved(sandboxId, reason)
         .catch((cause: unknown) => logger.warn({ sandboxId, err: cause }, 'nor could that be recorded'));

@@ -167,6 +167,23 @@ describe('a snapshot', () => {
   });
 });
 
+it('reads no header into memory that never ends', async () => {
+  // As a sandbox could send it: a name of 100 MB, which shrinks to nothing.
+  const archive = pack();
+  archive.entry({ name: 'a', pax: { comment: 'x'.repeat(100_000_000) } }, '');
+  archive.finalize();
+  const parts: Uint8Array[] = [];
+  for await (const part of archive as AsyncIterable<Uint8Array>) parts.push(part);
+  const bytes = zstdCompressSync(Buffer.concat(parts));
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  async function* chunks(): Chunks {
+    yield bytes;
+  }
+  const facts = { n: 1, base: 0, entries: 1, deleted: [], bytes: bytes.length, sha256, revision: '', at: new Date() };
+  await store.put(chunks(), () => ({ ...owner, ...facts }));
+  await expect(snapshots.check(owner, 1)).rejects.toMatchObject({ reason: 'snapshot_damaged' });
+});
+
 describe('a restore', () => {
   beforeEach(async () => {
     for (const text of ['one', 'two', 'three']) {

@@ -36,6 +36,9 @@ export interface TakeOptions {
 
 const TAKE_MS = 600_000;
 const RESTORE_MS = 900_000;
+/** Headers of one file, about; and what may be read ahead of it. */
+const HEADERS_BYTES = 1_536;
+const BETWEEN_FILES_MAX = 64 * 1024 ** 2;
 
 /** Makes archives of workspaces and brings them back (cluster §2.5). */
 export class Snapshots {
@@ -227,16 +230,23 @@ class Receiving {
   }
 }
 
+/** Whoever made it is not trusted: nothing of it is held in memory but what stands between two files, and that is little. */
 async function countEntries(bytes: Chunks): Promise<number> {
   const reader = extract();
+  let unexplained = 0;
   const source = Readable.from(bytes);
   const zstd = createZstdDecompress();
   source.on('error', (error) => zstd.destroy(error)).pipe(zstd);
   zstd.on('error', (error) => reader.destroy(error)).pipe(reader as unknown as NodeJS.WritableStream);
+  zstd.on('data', (piece: Buffer) => {
+    unexplained += piece.length;
+    if (unexplained > BETWEEN_FILES_MAX) reader.destroy(new Error('it is no archive of files'));
+  });
   let count = 0;
   try {
     for await (const entry of reader) {
       count += 1;
+      unexplained -= entry.header.size + HEADERS_BYTES;
       entry.resume();
     }
     return count;
