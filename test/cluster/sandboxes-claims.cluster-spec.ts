@@ -31,7 +31,10 @@ describe('claims of waiting sandboxes', () => {
   const allWait = () =>
     cluster.until(
       'all wait',
-      async () => expect(await metrics()).toContain(`margay_sandbox_pool{class="default",state="warm"} ${WAITING}`),
+      async () => {
+        expect(await pods.waiting()).toHaveLength(WAITING);
+        expect(await metrics()).toContain(`margay_sandbox_pool{class="default",state="warm"} ${WAITING}\n`);
+      },
       120_000,
     );
 

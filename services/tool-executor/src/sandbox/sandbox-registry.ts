@@ -299,8 +299,7 @@ export class SandboxRegistry {
     const { tenantId, sessionId, workspace } = grant;
     const { ledger, preparation } = this.options;
     // What replicas share is asked by the claim itself.
-    const isCurrent = ledger.isShared || this.isCurrent(grant);
-    const [isOurs] = await Promise.all([isCurrent, preparation?.admit(grant)]);
+    const [isOurs] = await Promise.all([ledger.isShared || this.isCurrent(grant), preparation?.admit(grant)]);
     if (!isOurs) throw staleEpoch();
     if (previous && this.isOutOfPlace(previous, grant))
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
