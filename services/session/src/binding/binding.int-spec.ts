@@ -3,6 +3,8 @@ import type { SpecAnswer } from './session-spec';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 
+jest.setTimeout(60_000);
+
 const harness = new SessionHarness();
 const ada = principalOf('default', 'user:ada', 'member');
 const viewer = principalOf('default', 'user:ada', 'viewer');

@@ -2,6 +2,8 @@ import { sessionsPb, type ManagedProject, type Worktree } from '@margay/contract
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 
+jest.setTimeout(60_000);
+
 const harness = new SessionHarness();
 const { git } = harness;
 const ada = principalOf('default', 'user:ada', 'member');

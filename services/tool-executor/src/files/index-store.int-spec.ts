@@ -11,6 +11,8 @@ import { MemoryIndexStore } from './memory-index-store';
 import { MongoIndexStore } from './mongo-index-store';
 import { WorkspaceIndex } from './workspace-index';
 
+jest.setTimeout(60_000);
+
 let directory: string;
 let server: OpenStore;
 let mongo: MongoConnection;
