@@ -1,8 +1,8 @@
 import {
-  Metadata,
   Server,
   ServerCredentials,
   type sendUnaryData,
+  type Metadata,
   type ServerDuplexStream,
   type ServerReadableStream,
   type ServerUnaryCall,

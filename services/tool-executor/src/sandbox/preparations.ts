@@ -28,8 +28,9 @@ export class Preparations {
     private readonly token: (sandbox: LiveSandbox) => Promise<string>,
   ) {}
 
-  isPrepared(sandbox: LiveSandbox): boolean {
-    return !this.preparation || this.prepared.has(sandbox);
+  /** False where there is none. */
+  isPrepared(sandbox: LiveSandbox | undefined): boolean {
+    return sandbox !== undefined && (!this.preparation || this.prepared.has(sandbox));
   }
 
   /** A sandbox that is ready; one that is lost meanwhile is replaced. */

@@ -121,8 +121,7 @@ export class SandboxRegistry {
 
   /** Whether calls can go to the session's sandbox at once. */
   isReady(tenantId: string, sessionId: string): boolean {
-    const known = this.find(tenantId, sessionId);
-    return known !== undefined && this.preparations.isPrepared(known);
+    return this.preparations.isPrepared(this.find(tenantId, sessionId));
   }
 
   /** What the claim for a session waits for; undefined while it goes ahead. */
