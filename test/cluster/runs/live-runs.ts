@@ -5,7 +5,7 @@ import { nameOf, PORTS, type Followed, type Progress } from './script';
 
 const LIVE_MS = 120_000;
 const END_MS = 120_000;
-const LIFE_MS = 600_000;
+const LIFE_MS = 1_500_000;
 
 /** Runs of clients in a pod that go on until they are told to end. */
 export class LiveRuns {

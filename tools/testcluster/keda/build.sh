@@ -13,7 +13,7 @@ exec 9>"$MARGAY_CLUSTER_CACHE/build-keda.lock"
 flock 9
 if [ ! -d "$built" ]; then
   say "building KEDA, which takes minutes"
-  rm -rf "$built.draft"
+  rm -rf "$MARGAY_CLUSTER_CACHE"/bin/keda-*
   mkdir "$built.draft"
   (cd "$here" && GOCACHE=$objects go build -p 2 -trimpath -mod=readonly -ldflags '-s -w' -o "$built.draft/" \
     github.com/kedacore/keda/v2/cmd/operator github.com/kedacore/keda/v2/cmd/adapter) >&2
