@@ -32,7 +32,8 @@ describe('claims of waiting sandboxes', () => {
     cluster.until(
       'all wait',
       async () => {
-        expect(await pods.waiting()).toHaveLength(WAITING);
+        // Some that are on their way out may still be seen.
+        expect((await pods.waiting()).length).toBeGreaterThanOrEqual(WAITING);
         expect(await metrics()).toContain(`margay_sandbox_pool{class="default",state="warm"} ${WAITING}\n`);
       },
       120_000,
