@@ -5,7 +5,7 @@ import { tell } from './phase';
 import { LiveRuns } from './runs/live-runs';
 import { MODEL_ANSWER } from './runs/script';
 
-jest.setTimeout(600_000);
+jest.setTimeout(1_500_000);
 
 const COMPONENTS = ['agent-runner', 'channel', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'mongodb', 'nats', 'session', 'tool-executor']; // prettier-ignore
 /** An enforcer drops or refuses. */
@@ -35,7 +35,11 @@ describe('helm install with the bundled servers', () => {
   beforeAll(async () => {
     // Scaled by CPU, within limits that leave nothing to scale: its own churn must not change the tests.
     const autoscaling = { enabled: true, minReplicas: 2, maxReplicas: 2 };
-    installation = await Installation.open(cluster, { gateway: { autoscaling }, mcpPool: { replicas: 1 } });
+    installation = await Installation.open(cluster, {
+      gateway: { autoscaling },
+      mcpPool: { replicas: 1 },
+      egress: { replicas: 1 },
+    });
     ({ namespace, workspaces } = installation);
   });
   afterAll(async () => {
@@ -152,7 +156,8 @@ describe('helm install with the bundled servers', () => {
     expect(Object.keys(secrets).sort()).toEqual(KEPT_SECRETS);
     const next = process.env.MARGAY_TEST_NEXT_VERSION;
     const runs = await LiveRuns.start(installation, 'upgrade', LIVE_RUNS);
-    const asking = cluster.exec(namespace, 'client', ['/usr/bin/node', '/programs/ask.cjs', 'http://margay-gateway', '500'], { timeoutMs: 520_000 }); // prettier-ignore
+    const asking = cluster.exec(namespace, 'client', ['/usr/bin/node', '/programs/ask.cjs', 'http://margay-gateway', '1400'], { timeoutMs: 1_500_000 }); // prettier-ignore
+    const endWatch = installation.watchReadiness();
     const changed = next ? installation.imageValues(next) : { pods: { annotations: { round: 'two' } } };
     await installation.upgrade(changed);
     if (next) expect(await versions()).toEqual([next]);
@@ -160,6 +165,7 @@ describe('helm install with the bundled servers', () => {
     expect(await secretData()).toEqual(secrets);
     await installation.rollBack();
     if (next) expect(await versions()).toEqual([process.env.MARGAY_TEST_VERSION]);
+    expect(await endWatch()).toEqual([]);
     await installation.phase('further steps', () => runs.goOn());
     await cluster.evaluate(namespace, 'client', `require('node:fs').writeFileSync('/tmp/stop', '')`);
     const answers = JSON.parse(await asking) as Record<string, number>;

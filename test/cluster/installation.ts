@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { runCommand } from './command';
 import type { ClusterHarness, Manifest } from './harness';
 import { phase } from './phase';
@@ -5,11 +6,12 @@ import { nodePod } from './pods';
 import { PORTS } from './runs/script';
 
 const CHART = process.env.MARGAY_TEST_CHART ?? 'charts/margay';
-const SERVICES = ['gateway', 'session', 'runner', 'toolExecutor', 'mcpPool', 'ideManager', 'channel'];
+const SERVICES = ['gateway', 'session', 'runner', 'toolExecutor', 'mcpPool', 'ideManager', 'channel', 'egress'];
 /** Pods that call the gateway; the policy lets the first in. */
 const CLIENTS = ['client', 'stranger'];
 const PROGRAMS = ['model', 'follow-runs', 'ask'];
-const HELM_SECONDS = 240;
+const HELM_SECONDS = 420;
+const LOOK_MS = 500;
 
 /** Fits beside whatever else the node of a test runs. */
 const SMALL_CLASS = {
@@ -103,6 +105,26 @@ export class Installation {
   async pods(component: string): Promise<string[]> {
     const { items } = await this.cluster.get<PodList>(this.namespace, 'pods', '-l', `app.kubernetes.io/instance=margay,app.kubernetes.io/component=${component}`); // prettier-ignore
     return items.filter(({ metadata }) => !metadata.deletionTimestamp).map(({ metadata }) => metadata.name);
+  }
+
+  /** Watches from now on. @returns ends it, and names the Deployments of several pods that had no ready one meanwhile */
+  watchReadiness(): () => Promise<string[]> {
+    const without = new Set<string>();
+    let isOver = false;
+    const looking = (async () => {
+      while (!isOver) {
+        const { items } = await this.cluster.get<DeploymentList>(this.namespace, 'deployments');
+        for (const { metadata, spec, status } of items)
+          if (spec.replicas > 1 && !status.readyReplicas) without.add(metadata.name);
+        await delay(LOOK_MS);
+      }
+    })();
+    looking.catch(() => undefined); // who ends it sees it
+    return async () => {
+      isOver = true;
+      await looking;
+      return [...without].sort();
+    };
   }
 
   phase<T>(what: string, action: () => Promise<T>): Promise<T> {
@@ -208,6 +230,10 @@ export class Installation {
       },
     };
   }
+}
+
+interface DeploymentList {
+  items: { metadata: { name: string }; spec: { replicas: number }; status: { readyReplicas?: number } }[];
 }
 
 interface PodList {
