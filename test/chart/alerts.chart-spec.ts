@@ -180,6 +180,19 @@ const EXAMPLES: Record<string, Example> = {
     about: { reason: 'snapshot_too_large' },
     minutes: 60,
   },
+  MargayEgressReflection: {
+    fires: [growing('margay_egress_requests_total{decision="denied",reason="egress_reflection"}', 0.2)],
+    quiet: [growing('margay_egress_requests_total{decision="denied",reason="egress_denied"}', 9)],
+  },
+  MargayEgressDenials: {
+    fires: ['margay_egress_requests_total{decision="denied",reason="egress_denied"} 0+1x160 160+30x40'],
+    // As many all the time; what is allowed does not count.
+    quiet: [
+      'margay_egress_requests_total{decision="denied",reason="egress_denied"} 0+30x200',
+      'margay_egress_requests_total{decision="allowed",reason="none"} 0+1x160 160+90x40',
+    ],
+    minutes: 190,
+  },
   MargayVersionGate: {
     fires: [constant('margay_version_gate_closed{pod="a"}', 1)],
     quiet: [constant('margay_version_gate_closed{pod="a"}', 0)],

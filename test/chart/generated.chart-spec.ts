@@ -17,7 +17,7 @@ const boards = readdirSync(join(CHART, 'dashboards')).map((name) => readChartFil
 
 /** Names of metrics in the code of the services, with what a histogram adds to them. */
 function metricsOfServices(): Set<string> {
-  const folders = ['libs/platform/src', ...['gateway', 'session', 'agent-runner', 'tool-executor', 'margay'].map((name) => `services/${name}/src`)]; // prettier-ignore
+  const folders = ['libs/platform/src', ...['gateway', 'session', 'agent-runner', 'tool-executor', 'egress', 'margay'].map((name) => `services/${name}/src`)]; // prettier-ignore
   const files = folders.flatMap((folder) => readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts') && !name.endsWith('spec.ts')).map((name) => join(ROOT, folder, name))); // prettier-ignore
   const names = files.flatMap((file) => readFileSync(file, 'utf8').match(/(?<=['`])margay_[a-z_]+(?=['`])/g) ?? []);
   // Made of two words at run time.

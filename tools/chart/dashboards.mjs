@@ -64,7 +64,7 @@ const BOARDS = {
     },
   },
   sandboxes: {
-    title: 'Margay: sandboxes and tools',
+    title: 'Margay: sandboxes, tools and egress',
     panels: {
       Sandboxes: ['short', { '{{class}} {{state}}': 'sum by (class, state) (margay_sandboxes)' }],
       'Waiting sandboxes': ['short', { '{{class}} {{state}}': 'max by (class, state) (margay_sandbox_pool)' }],
@@ -87,6 +87,12 @@ const BOARDS = {
       'Tool calls': ['ops', { '{{tool}} {{status}}': rate('margay_tool_call_duration_seconds_count', 'tool, status') }],
       'Time of a tool call, p95': ['s', { '{{tool}}': quantile(0.95, 'margay_tool_call_duration_seconds', 'tool') }],
       'Unknown outcomes': ['ops', { '{{cause}}': rate('margay_tool_unknown_outcomes_total', 'cause') }],
+      'Requests to the outside': [
+        'reqps',
+        { '{{decision}} {{reason}}': rate('margay_egress_requests_total', 'decision, reason') },
+      ],
+      'Bytes to and from the outside': ['Bps', { '{{direction}}': rate('margay_egress_bytes_total', 'direction') }],
+      'Open connections to the outside': ['short', { '{{pod}}': 'sum by (pod) (margay_egress_connections)' }],
     },
   },
   'store-and-streams': {

@@ -14,6 +14,8 @@ export class EgressMetrics {
       labelNames: ['decision', 'reason'],
       registers,
     });
+    // The first one must be seen to grow, or no alert tells of it.
+    this.requests.inc({ decision: 'denied', reason: 'egress_reflection' }, 0);
     this.bytes = new Counter({
       name: 'margay_egress_bytes_total',
       help: 'Bytes of content passed on, up to hosts and down from them',
