@@ -17,6 +17,6 @@ export {
 export { OutputLog, type OutputLogOptions, type OutputPreview } from './shell/output-log';
 export { killTree, listProcesses, treeMembers, type TreeRoot } from './shell/process-tree';
 export { ShellHost, type ShellHostOptions } from './shell/shell-host';
-export { DEFAULT_LIMITS, shellEnvironment, type ShellLimits } from './shell/spawn-shell';
+export { DEFAULT_LIMITS, PROFILES, shellEnvironment, type ShellLimits } from './shell/spawn-shell';
 export { Toolbox, timeoutReason } from './toolbox';
 export { RandomIds, SystemClock } from './system-ports';

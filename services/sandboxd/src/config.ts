@@ -51,10 +51,8 @@ const Environment = z.object({
     .number()
     .int()
     .default(2 * 1024 ** 3),
-  MARGAY_SANDBOX_FILE_BYTES: z.coerce
-    .number()
-    .int()
-    .default(2 * 1024 ** 3),
+  /** Limits of each call. */
+  MARGAY_SANDBOX_PROFILE: z.enum(['default', 'strict']).default('default'),
   /** 0 = no limit: where other processes share the user. */
   MARGAY_SANDBOX_PROCESSES: z.coerce.number().int().default(512),
   /** What the workspace of a pod may take; near that, writes fail before the kubelet takes the pod. 0 = not watched. */

@@ -6,12 +6,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { SandboxGrant, sandboxdPb } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { shellEnvironment } from '@margay/toolbox';
-import { Sandbox } from './sandbox';
+import { Sandbox, type SandboxOptions } from './sandbox';
 
 let folder: string;
 let sandbox: Sandbox;
 
-const open = (): Promise<Sandbox> =>
+const open = (more: Partial<SandboxOptions> = {}): Promise<Sandbox> =>
   Sandbox.open({
     stateFolder: path.join(folder, 'state'),
     root: path.join(folder, 'workspace'),
@@ -20,6 +20,7 @@ const open = (): Promise<Sandbox> =>
     isolation: 'none',
     environment: shellEnvironment({ PATH: process.env['PATH'] }, 's1'),
     limits: {},
+    ...more,
   });
 
 const grantOf = (more: Partial<SandboxGrant> = {}): SandboxGrant => ({
@@ -149,6 +150,17 @@ describe('a call', () => {
     expect(heard).toEqual({ output: '', offsets: [], wrongIncarnation: sandbox.incarnation });
     expect((await hear(shell('ls', { incarnation: sandbox.incarnation }))).output).toBe('');
   });
+
+  it('ends when it has used the processor time of its profile, and when it takes longer than that allows', async () => {
+    await sandbox.close(0);
+    sandbox = await open({ limits: { cpuSeconds: 1 }, wallMs: 300 });
+    const { finished: slow } = await hear(shell('sleep 60', { timeoutMs: 60_000 }));
+    expect(slow).toMatchObject({ status: 'timed_out', limitHit: 'wall_time' });
+    await sandbox.close(0);
+    sandbox = await open({ limits: { cpuSeconds: 1 } });
+    const { finished } = await hear(shell('while :; do :; done', { callId: 'c2' }));
+    expect(finished).toMatchObject({ status: 'ok', exitCode: 152, limitHit: 'cpu' });
+  }, 20_000);
 
   it('ends at its outer time-out with the output so far', async () => {
     const { finished } = await hear(shell('echo early; sleep 60', { timeoutMs: 300 }));

@@ -26,6 +26,8 @@ export interface SandboxOptions {
   /** The whole environment of commands. */
   environment: Readonly<Record<string, string>>;
   limits: ShellLimits;
+  /** No call takes longer; absent: as long as it asks for. */
+  wallMs?: number;
   /** Of the container as a whole; absent: nobody looks. */
   watched?: { workspaceBytes: number; processes: number };
   /** Called whenever the session is known, from the start or by a grant. */
@@ -96,8 +98,9 @@ export class Sandbox {
         await Promise.all([calls.endAll(0, () => true, limitHit), toolbox.closeBackground(() => true, 0)]);
       },
     });
-    const { spillFolder } = options;
-    const calls = new CallTable({ journal, state, toolbox, spillFolder, interruptedAs, space: watch });
+    const { spillFolder, wallMs } = options;
+    const longest = wallMs === undefined ? {} : { wallMs };
+    const calls = new CallTable({ journal, state, toolbox, spillFolder, interruptedAs, ...longest, space: watch });
     const interrupted = await calls.recover();
     // Outside a box the processes of a killed daemon live on.
     if (!isBoxed) await Promise.all(interrupted.map((marker) => killTree({ marker }, 0)));

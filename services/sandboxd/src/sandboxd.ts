@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { UnavailableError } from '@margay/errors';
-import { shellEnvironment } from '@margay/toolbox';
+import { PROFILES, shellEnvironment } from '@margay/toolbox';
 import { joinAuthority } from './certificates';
 import type { SandboxdConfig } from './config';
 import { GitRemotes } from './git-remotes';
@@ -24,7 +24,8 @@ export interface RunningSandboxd {
 const IDLE_CHECK_MS = 3_000;
 const CLOSE_GRACE_MS = 1_000;
 /** Of one process that a command starts (operations §13.6). */
-const OPEN_FILES = 1024;
+/** How long a call may take, by profile. */
+const WALL_MS = { default: 900_000, strict: 300_000 };
 /** The results of calls that ended last are on their way. */
 const LAST_WORDS_MS = 250;
 
@@ -130,10 +131,10 @@ function sandboxOptions(config: SandboxdConfig): SandboxOptions {
     },
     limits: {
       memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
-      fileBytes: config.MARGAY_SANDBOX_FILE_BYTES,
-      openFiles: OPEN_FILES,
+      ...PROFILES[config.MARGAY_SANDBOX_PROFILE],
       ...(config.MARGAY_SANDBOX_PROCESSES > 0 ? { processes: config.MARGAY_SANDBOX_PROCESSES } : {}),
     },
+    wallMs: WALL_MS[config.MARGAY_SANDBOX_PROFILE],
     ...(config.MARGAY_SANDBOX_ISOLATION === 'pod' && {
       watched: {
         workspaceBytes: config.MARGAY_SANDBOX_WORKSPACE_BYTES,

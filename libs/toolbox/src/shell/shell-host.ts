@@ -45,7 +45,10 @@ export class ShellHost {
 
   constructor(options: ShellHostOptions) {
     this.surroundings = { limits: DEFAULT_LIMITS, wrapper: [], ownsAllProcesses: false, ...options };
-    this.sessions = new ShellSessions(this.surroundings);
+    // What serves in the background may use as much time as it likes.
+    const limits = { ...this.surroundings.limits };
+    delete limits.cpuSeconds;
+    this.sessions = new ShellSessions({ ...this.surroundings, limits });
   }
 
   /**
@@ -138,6 +141,7 @@ function signalNumber(signal: NodeJS.Signals | null): number {
     SIGSEGV: 11,
     SIGPIPE: 13,
     SIGTERM: 15,
+    SIGXCPU: 24,
     SIGXFSZ: 25,
   };
   return (signal && numbers[signal]) ?? 0;

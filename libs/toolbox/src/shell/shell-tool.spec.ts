@@ -131,6 +131,19 @@ describe('aider_shell_tool', () => {
     expect(stdout).toContain('MemoryError');
   });
 
+  it('limits the processor time of commands, though not of what stays in the background', async () => {
+    const small = new ShellHost({ environment: shellEnvironment({}), limits: { cpuSeconds: 1 } });
+    const endless = 'ulimit -t; while :; do :; done';
+    const outcome = await shellTool({ command: endless }, workspace.paths, testCall(), small);
+    expect(payload(outcome)).toMatchObject({ exit_code: 152, stdout: '1\n' });
+    const background = { command: 'ulimit -t', run_in_background: true };
+    const { shell_id: id } = payload(await shellTool(background, workspace.paths, testCall(), small));
+    const { signal } = new AbortController();
+    const { output } = await small.sessions.read(String(id), { waitMs: 5_000, signal });
+    expect(output).toBe('unlimited\n');
+    await small.killAll(100);
+  });
+
   it('gives a terminal when asked', async () => {
     expect(payload(await run({ command: 'tty', tty: true })).stdout).toContain('/dev/');
   });

@@ -11,15 +11,18 @@ export interface ShellLimits {
   processes?: number;
   fileBytes?: number;
   openFiles?: number;
+  /** Of one process, and not of those in the background. */
+  cpuSeconds?: number;
 }
 
-const GIB = 1024 ** 3;
-export const DEFAULT_LIMITS: ShellLimits = {
-  memoryBytes: 2 * GIB,
-  processes: 512,
-  fileBytes: 2 * GIB,
-  openFiles: 1024,
-};
+const MIB = 1024 ** 2;
+/** Limits that do not depend on how large a sandbox is (ops §13.6). */
+export const PROFILES = {
+  default: { cpuSeconds: 300, fileBytes: 1024 * MIB, openFiles: 1024 },
+  strict: { cpuSeconds: 120, fileBytes: 64 * MIB, openFiles: 256 },
+} as const satisfies Record<string, ShellLimits>;
+
+export const DEFAULT_LIMITS: ShellLimits = { memoryBytes: 2048 * MIB, processes: 512, ...PROFILES.default };
 
 export interface SpawnShellOptions {
   command: string;
@@ -67,6 +70,9 @@ function preamble(limits: ShellLimits): string {
   // POSIX shells count file size in blocks of 512 bytes; dash calls -p what bash calls -u.
   if (limits.fileBytes !== undefined) lines.push(ulimit('f', limits.fileBytes / 512));
   if (limits.openFiles !== undefined) lines.push(ulimit('n', limits.openFiles));
+  // A second lies between the signal that says so and the one that kills.
+  if (limits.cpuSeconds !== undefined)
+    lines.push(ulimit('S -t', limits.cpuSeconds), ulimit('H -t', limits.cpuSeconds + 1));
   if (limits.processes !== undefined)
     lines.push(`${ulimit('u', limits.processes)} || ${ulimit('p', limits.processes)}`);
   // Short of memory, the kernel should take a command before the daemon that watches it.

@@ -18,6 +18,8 @@ export interface CallTableOptions {
   spillFolder: string;
   /** What became of calls that the end of the daemon interrupted, where nothing else tells. */
   interruptedAs?: 'killed' | 'unknown';
+  /** No call takes longer, whatever it asks for. */
+  wallMs?: number;
   /** How full the workspace is. */
   space?: { readonly isFull: boolean; readonly note: string | undefined };
 }
@@ -154,10 +156,11 @@ export class CallTable {
   }
 
   private async perform(call: Call, request: CallRequest): Promise<StoredResult> {
-    const { callId, toolId, timeoutMs, ifUnchanged, effect } = request;
-    const { space } = this.options;
+    const { callId, toolId, ifUnchanged, effect } = request;
+    const { space, wallMs = NO_TIMEOUT } = this.options;
     // A command may remove what fills it.
     if (effect === 'keyed' && space?.isFull) return workspaceFull(toolId);
+    const timeoutMs = shorter(request.timeoutMs, wallMs);
     const late = (): void => call.stop(timeoutReason(toolId, timeoutMs));
     const timer = timeoutMs > NO_TIMEOUT ? setTimeout(late, timeoutMs) : undefined;
     try {
@@ -204,9 +207,18 @@ export class CallTable {
 const KILLED_CODE = 137;
 /** 128 and SIGXFSZ. */
 const FILE_SIZE_CODE = 153;
+/** 128 and SIGXCPU. */
+const CPU_CODE = 152;
+
+/** Of two time-outs, where `NO_TIMEOUT` is the longest. */
+function shorter(one: number, other: number): number {
+  const given = [one, other].filter((timeoutMs) => timeoutMs > NO_TIMEOUT);
+  return given.length > 0 ? Math.min(...given) : NO_TIMEOUT;
+}
 
 /** By which limit a command ended, where it shows. */
 function limited(outcome: ToolOutcome, isOutOfMemory: boolean): ToolOutcome {
+  if (outcome.exitCode === CPU_CODE) return { ...outcome, limitHit: 'cpu' };
   if (outcome.exitCode === FILE_SIZE_CODE) return { ...outcome, limitHit: 'file_size' };
   if (!isOutOfMemory) return outcome;
   return { ...outcome, limitHit: 'memory', ...(outcome.exitCode === KILLED_CODE ? { status: 'killed' as const } : {}) };

@@ -96,6 +96,15 @@ describe('the pod of a sandbox', () => {
     const pod = podOf(request({ class: classOf('strict') }), settings);
     expect(pod.spec?.volumes?.[0]).toEqual({ name: 'workspace', emptyDir: { sizeLimit: '1Gi' } });
   });
+
+  it('has the strict profile in the class strict, and in no other', () => {
+    const limitsOf = (className: string) =>
+      podOf(request({ className, class: classOf(className) }), settings)
+        .spec?.containers[0]?.env?.filter(({ name }) => /PROFILE|_POD_PROCESSES|MEMORY/.test(name))
+        .map(({ name, value }) => `${name.replace('MARGAY_SANDBOX_', '')}=${value}`);
+    expect(limitsOf('strict')).toEqual([`MEMORY_BYTES=${512 * 1024 ** 2}`, 'POD_PROCESSES=18', 'PROFILE=strict']);
+    expect(limitsOf('dense')).toEqual([`MEMORY_BYTES=${1024 ** 3}`, 'POD_PROCESSES=512']);
+  });
 });
 
 describe('the volume of a workspace', () => {

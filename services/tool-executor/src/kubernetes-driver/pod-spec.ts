@@ -38,6 +38,8 @@ const LAST_ARCHIVE_MS = 25_000;
 const STARTUP_TRIES = 120;
 /** The daemon ends what makes more; the kubelet's limit, which also stops the daemon, should lie above. */
 const PROCESSES = 512;
+/** 16 of a call, beside the daemon and the first process. */
+const STRICT_PROCESSES = 18;
 /** The journal takes 256 MiB at most, twice that while it is rewritten. */
 const STATE_SIZE = '600Mi';
 /** What a session may have attached, and room for a file that comes anew. */
@@ -173,7 +175,8 @@ function workspaceMounts({ subPath }: PodRequest) {
 
 /** Its whole environment; it holds public keys and the pod's own UID, nothing secret. */
 function environmentOf(request: PodRequest, settings: PodSettings) {
-  const { class: kind, sandboxId } = request;
+  const { class: kind, className, sandboxId } = request;
+  const isStrict = className === 'strict';
   const { trust, proxy, proxyTokenOf, authority } = settings;
   const values: Record<string, string> = {
     MARGAY_SANDBOX_LISTEN: `0.0.0.0:${SANDBOX_PORT}`,
@@ -190,7 +193,8 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     MARGAY_SANDBOX_MEMORY_BYTES: String(bytesOf(kind.memory.limit)),
     // One counter would serve all pods of this user on the node; the kubelet limits processes of a pod.
     MARGAY_SANDBOX_PROCESSES: '0',
-    MARGAY_SANDBOX_POD_PROCESSES: String(PROCESSES),
+    MARGAY_SANDBOX_POD_PROCESSES: String(isStrict ? STRICT_PROCESSES : PROCESSES),
+    ...(isStrict ? { MARGAY_SANDBOX_PROFILE: 'strict' } : {}),
     MARGAY_SANDBOX_WORKSPACE_BYTES: String(bytesOf(kind.workspace)),
     ...(proxy && hasProxy(request, settings)
       ? { MARGAY_SANDBOX_PROXY_URL: `http://${sandboxId}:${proxyTokenOf?.(sandboxId)}@${PROXY_NAME}:${proxy.port}` }
