@@ -2,6 +2,8 @@ import { chmod, lstat, mkdir, readdir, rename, rm, writeFile } from 'node:fs/pro
 import path from 'node:path';
 import { placeOf, RESTORE_FOLDER } from './tree';
 
+const IN_THE_WAY = new Set(['ENOTEMPTY', 'EEXIST', 'EISDIR', 'ENOTDIR']);
+
 /** Beside the files of the workspace, on the same file system: there they can change places at once. */
 export class Swap {
   /** Where the new files are made. */
@@ -21,9 +23,9 @@ export class Swap {
 
   /** Puts right what a crash left: the old files come back, unless all the new ones were in their place. */
   async recover(): Promise<void> {
-    if (!(await exists(this.folder))) return;
-    if (!(await exists(this.done))) await this.putBack();
-    await discard(this.folder);
+    // Whoever works there may have put something else into our place.
+    if ((await isFolder(this.folder)) && !(await exists(this.done))) await this.putBack();
+    await this.discard();
   }
 
   async begin(): Promise<void> {
@@ -31,29 +33,38 @@ export class Swap {
     await mkdir(this.fresh, { recursive: true, mode: 0o700 });
   }
 
-  /** The new files take the place of all others; if that fails, the old ones are back. */
+  /** The new files take the place of all others; if that fails, `end` brings the old ones back. */
   async commit(): Promise<void> {
     await mkdir(this.old, { mode: 0o700 });
-    try {
-      await moveAll(this.root, this.old);
-      await writeFile(this.halfway, '');
-      await moveAll(this.fresh, this.root);
-      await writeFile(this.done, '');
-    } catch (error) {
-      await this.putBack();
-      throw error;
-    }
+    await moveAll(this.root, this.old);
+    await writeFile(this.halfway, '');
+    await moveAll(this.fresh, this.root);
+    await writeFile(this.done, '');
   }
 
-  /** Removes what is not needed any more. */
+  /** Removes what is not needed any more. @throws with the old files in our folder where they could not come back */
   async end(): Promise<void> {
-    await discard(this.folder);
+    await this.recover();
   }
 
+  /** May break off anywhere and begin again. */
   private async putBack(): Promise<void> {
-    if (!(await exists(this.old))) return;
-    if (await exists(this.halfway)) await moveAll(this.root, this.fresh);
+    if (!(await isFolder(this.old))) return;
+    if (await exists(this.halfway)) {
+      if (!(await isFolder(this.fresh))) await clear(this.fresh);
+      await mkdir(this.fresh, { recursive: true, mode: 0o700 });
+      await moveAll(this.root, this.fresh);
+      // From here on what lies in the workspace is old: it must not be moved away a second time.
+      await clear(this.halfway);
+    }
     await moveAll(this.old, this.root);
+  }
+
+  /** The mark goes last: without it what is left of the old files would come back. */
+  private async discard(): Promise<void> {
+    if (await isFolder(this.folder))
+      for (const part of [this.old, this.fresh, this.halfway, this.done]) await clear(part);
+    await clear(this.folder);
   }
 }
 
@@ -67,7 +78,12 @@ async function move(source: Buffer, target: Buffer): Promise<void> {
   const facts = await lstat(source);
   const isClosed = facts.isDirectory() && (facts.mode & 0o200) === 0;
   if (isClosed) await chmod(source, (facts.mode & 0o7777) | 0o700);
-  await rename(source, target);
+  await rename(source, target).catch(async (error: NodeJS.ErrnoException) => {
+    if (!IN_THE_WAY.has(error.code ?? '')) throw error;
+    // Commands run on, and made something of that name while it was away.
+    await clear(target);
+    await rename(source, target);
+  });
   if (isClosed) await chmod(target, facts.mode & 0o7777);
 }
 
@@ -78,9 +94,17 @@ async function exists(file: string): Promise<boolean> {
   );
 }
 
-async function discard(folder: string): Promise<void> {
-  await openFolders(Buffer.from(folder));
-  await rm(folder, { recursive: true, force: true });
+/** A link is no folder, wherever it leads. */
+async function isFolder(file: string): Promise<boolean> {
+  return lstat(file).then(
+    (facts) => facts.isDirectory(),
+    () => false, // or it cannot be seen, which is the same here
+  );
+}
+
+async function clear(file: string | Buffer): Promise<void> {
+  await openFolders(Buffer.from(file));
+  await rm(file, { recursive: true, force: true });
 }
 
 /** Folders that are closed to us could not be emptied. */
