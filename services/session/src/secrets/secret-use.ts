@@ -17,7 +17,7 @@ const NOTE_EVERY_MS = 60_000;
 export interface SecretUsePorts {
   rows: Pick<SecretRows, 'find' | 'listGit' | 'noteUse'>;
   vault: Vault;
-  log: Pick<SessionLog, 'recentHead'>;
+  log: Pick<SessionLog, 'confirmedTip'>;
   logger: Logger;
   now?: () => number;
 }
@@ -80,7 +80,8 @@ export class SecretUse {
   /** The run under way in the session, whose starter's own secrets serve. */
   private async runIn(tenantId: string, sessionId: string): Promise<{ id: string; principal: string } | undefined> {
     if (sessionId === '') return undefined;
-    const head = await this.ports.log.recentHead(sessionId);
+    // What this replica remembers may be of a run that another replica has ended, and of another member.
+    const { head } = await this.ports.log.confirmedTip(sessionId);
     return head.tenantId === tenantId ? (head.run ?? undefined) : undefined;
   }
 

@@ -69,13 +69,18 @@ describe('secrets between services', () => {
   it('of a member are used while a run that he started is under way', async () => {
     await put({ scope: 'personal', name: 'mine' }, ada);
     const sessionId = await harness.createSession(ada);
-    await expect(use({ name: 'mine', sessionId })).rejects.toMatchObject({ reason: 'secret_not_found' });
+    const other = await harness.addReplica();
+    // A replica that saw the session before must not go by what it remembers of it.
+    for (const replica of [harness, other])
+      await expect(use({ name: 'mine', sessionId }, replica)).rejects.toMatchObject({ reason: 'secret_not_found' });
     const runner = new ScriptedRunner(harness.runners, 'runner-of-secrets', harness.pool);
     await harness.accept(sessionId, 'go', '', ada);
     await runner.assignOf(sessionId);
-    expect(await use({ name: 'mine', sessionId })).toMatchObject({ value: CANARY, scope: 'personal' });
+    for (const replica of [harness, other])
+      expect(await use({ name: 'mine', sessionId }, replica)).toMatchObject({ value: CANARY, scope: 'personal' });
     runner.detach();
-  });
+    await other.stop();
+  }, 60_000);
 
   it('lie in the store as ciphertext alone, each document under its tenant', async () => {
     await put({});
