@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { FailedPreconditionError, InternalError, NotFoundError, UnavailableError } from '@margay/errors';
+import { FailedPreconditionError, InternalError, isMargayError, NotFoundError, UnavailableError } from '@margay/errors';
 import { LRUCache } from 'lru-cache';
 import type { DataKeyRepository, DataKeyRow } from './data-key.repository';
 import type { KeyEncryption } from './key-encryption';
@@ -68,14 +68,22 @@ export class DataKeys {
 
   /**
    * Stops a start that could open nothing.
-   * @throws FailedPreconditionError `kek_missing`, naming the key-encryption keys that are in use and not there
+   * @throws FailedPreconditionError `kek_missing`, naming the key-encryption keys that are in use and not there, or that
+   * are others than those of this name that were used: none of what they are to have wrapped opens
    */
   async requireKeks(): Promise<void> {
     const missing = new Set<string>();
-    for await (const { deks } of this.rows.all()) for (const { kid } of deks) if (!this.kek.has(kid)) missing.add(kid);
+    const good = new Set<string>();
+    for await (const { tenantId, deks } of this.rows.all())
+      for (const row of deks) {
+        if (good.has(row.kid)) continue;
+        if (await this.opens(tenantId, row)) good.add(row.kid);
+        else missing.add(row.kid);
+      }
+    for (const kid of good) missing.delete(kid);
     if (missing.size === 0) return;
     const kids = [...missing].sort().join(', ');
-    const message = `Data keys of tenants are wrapped with ${kids}, which MARGAY_KEK_FILE does not have: put it back, and remove a key only after \`margay.cjs secrets rotate-kek\` says that nothing needs it.`;
+    const message = `Data keys of tenants are wrapped with ${kids}, which MARGAY_KEK_FILE does not have, or only as another key: put the right one back, and remove a key only after \`margay.cjs secrets rotate-kek\` says that nothing needs it.`;
     throw new FailedPreconditionError('kek_missing', message);
   }
 
@@ -96,6 +104,17 @@ export class DataKeys {
     for await (const { deks } of this.rows.all())
       for (const { kid } of deks) if (kid !== this.kek.activeKid) left.set(kid, (left.get(kid) ?? 0) + 1);
     return { rewrapped, left };
+  }
+
+  private async opens(tenantId: string, row: DataKeyRow): Promise<boolean> {
+    if (!this.kek.has(row.kid)) return false;
+    try {
+      await this.kek.unwrap(row, placeOf(tenantId, row.id));
+      return true;
+    } catch (error) {
+      if (isMargayError(error) && error.reason === 'unreadable_ciphertext') return false;
+      throw error;
+    }
   }
 
   private isWorn({ uses, createdAt }: DataKeyRow): boolean {

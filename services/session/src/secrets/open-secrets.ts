@@ -44,7 +44,7 @@ export async function openSecrets({
   const use = new SecretUse({ rows, vault, log, logger });
   return {
     handlers: secretsHandlers({ secrets, use }),
-    sweep: resealSweep({ keys, rows, vault }),
+    sweep: resealSweep({ keys, rows, vault, logger }),
     fault: () => kek.fault,
     stop: () => kek.close(),
   };

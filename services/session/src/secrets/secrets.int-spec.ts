@@ -84,7 +84,8 @@ describe.each([
     vault = new Vault(keys);
     const bus = { publish: (subject: string, data: string) => void published.push(`${subject} ${data}`) };
     secrets = new SecretsService({ rows: bench.rows, vault, bus, logger, now: clock });
-    const log = { recentHead: (id: string) => Promise.resolve((runOf[id] ?? { tenantId: '', run: null }) as never) };
+    const headOf = (id: string) => runOf[id] ?? { tenantId: '', run: null };
+    const log = { confirmedTip: (id: string) => Promise.resolve({ head: headOf(id) } as never) };
     use = new SecretUse({ rows: bench.rows, vault, log, logger, now: clock });
   });
   afterEach(() => rm(folder, { recursive: true }));
@@ -308,13 +309,25 @@ describe.each([
       now += YEAR_MS;
       await put({ name: 'newer' });
       expect(await stored()).toMatchObject([{ retiredAt: new Date(now) }, { retiredAt: null }]);
-      const sweep = resealSweep({ keys, rows: bench.rows, vault });
+      const sweep = resealSweep({ keys, rows: bench.rows, vault, logger });
       expect(await sweep.sweep()).toBe(1);
       expect(await sweep.sweep()).toBe(0);
       const [first, second] = await secrets.list(owner(), 'tenant');
       expect(first?.dekId).toBe(second?.dekId);
       expect(first?.fingerprint).toBe(second?.fingerprint);
       expect(await valueOf()).toBe('a-value');
+    });
+
+    it('are retired although one secret can no longer be read', async () => {
+      for (const name of ['a', 'b', 'c']) await put({ name });
+      const row = await bench.rows.find(bench.tenantId, `${bench.tenantId}.tenant.b`);
+      await bench.rows.replace({ ...row!, ct: Buffer.from('no ciphertext of ours at all').toString('base64') }, 1);
+      now += YEAR_MS;
+      await put({ name: 'newer' });
+      const sweep = resealSweep({ keys, rows: bench.rows, vault, logger });
+      expect(await sweep.sweep()).toBe(2);
+      for (const name of ['a', 'c']) expect(await valueOf({ name })).toBe('a-value');
+      await expect(take({ name: 'b' })).rejects.toMatchObject({ reason: 'unreadable_ciphertext' });
     });
 
     it('are never made for a tenant that does not exist', async () => {
@@ -346,6 +359,14 @@ describe.each([
         reason: 'kek_missing',
         message: expect.stringContaining('with k1,'),
       });
+    });
+
+    it('stops a start with another one under the name of one that is needed', async () => {
+      await put();
+      await writeKek({ active: 'k1', keys: { k1: newKey() } });
+      const made = await KekFile.open(join(folder, 'kek.json'), logger);
+      const refused = new DataKeys(bench.dataKeys, made).requireKeks();
+      await expect(refused).rejects.toMatchObject({ reason: 'kek_missing', message: expect.stringContaining('with k1,') }); // prettier-ignore
     });
   });
 });
