@@ -76,6 +76,27 @@ describe('the egress policy of a tenant', () => {
     await expect(policies.get(who('member'))).rejects.toMatchObject({ reason: 'egress_policy_not_found' });
   });
 
+  it('is small, since the proxy is told all of them at once', async () => {
+    const hosts = Array.from({ length: 500 }, (_, at) => `a${at}.${'x'.repeat(60)}.${'y'.repeat(60)}.example.com`);
+    await expect(put({ rules: [{ ...rule, hosts }] })).rejects.toMatchObject({
+      reason: 'validation',
+      message: expect.stringContaining('more than 65536') as string,
+    });
+  });
+
+  it('is told again after a backup was put back, though its revision is the same', async () => {
+    await put({ rules: [rule] });
+    const rows = real.db.collection('egressPolicies');
+    const backup = await rows.find({}).toArray();
+    await put({ mode: 'none' });
+    const { mark } = await policies.list(proxy, '');
+    await rows.deleteMany({});
+    await rows.insertMany(backup);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    await put({ rules: [rule] });
+    expect(await policies.list(proxy, mark)).toMatchObject({ rows: [{ rev: 2, policy: { mode: 'allowlist' } }] });
+  });
+
   it('is never wider than the operator allows', async () => {
     await expect(put({ mode: 'public' })).rejects.toMatchObject({
       reason: 'setting_locked',

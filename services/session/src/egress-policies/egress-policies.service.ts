@@ -12,6 +12,8 @@ import { requireProxy, requireSetting } from './entitlement';
 
 const ATTEMPTS = 5;
 const FAULTS_TOLD = 20;
+/** The proxy is told those of all tenants in one message: one tenant must not fill it. */
+const POLICY_MAX_BYTES = 64 * 1024;
 
 export type EgressPolicyRows = Pick<EgressPolicyRepository, 'find' | 'add' | 'replace' | 'mark' | 'all'>;
 
@@ -95,13 +97,20 @@ export class EgressPoliciesService {
 /** @throws InvalidArgumentError `validation`, whose details name each faulty key */
 function parsePolicy(text: string): EgressPolicy {
   const parsed = EgressPolicy.safeParse(jsonOf(text));
-  if (parsed.success) return parsed.data;
+  if (parsed.success) return requireSmall(parsed.data);
   const errors = parsed.error.issues
     .slice(0, FAULTS_TOLD)
     .map(({ path, message, code }) => ({ loc: path.map(String), msg: message, type: code }));
   const [first] = errors;
   const where = first?.loc.join('.') || 'the policy';
   throw new InvalidArgumentError('validation', `${where}: ${first?.msg}`, { details: { errors } });
+}
+
+function requireSmall(policy: EgressPolicy): EgressPolicy {
+  const bytes = Buffer.byteLength(JSON.stringify(policy));
+  if (bytes <= POLICY_MAX_BYTES) return policy;
+  const message = `the policy: has ${bytes} bytes with its defaults, more than ${POLICY_MAX_BYTES}; use fewer rules`;
+  throw new InvalidArgumentError('validation', message);
 }
 
 function jsonOf(text: string): unknown {

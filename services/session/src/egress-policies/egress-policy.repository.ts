@@ -38,10 +38,15 @@ export class EgressPolicyRepository {
     return (await this.rows.replaceOne({ _id, tenantId, rev: fromRev }, row)).matchedCount === 1;
   }
 
-  /** Changes whenever any policy does; cheap, since it is asked for every few seconds. */
+  /**
+   * Changes whenever any policy does, also where a backup that was put back has the same revisions again; cheap, since it
+   * is asked for every few seconds.
+   */
   async mark(): Promise<string> {
-    const rows = await this.rows.find({}, { projection: { rev: 1 } }).sort({ _id: 1 }).toArray(); // prettier-ignore
-    const hash = createHash('sha256').update(JSON.stringify(rows.map(({ _id, rev }) => [_id, rev])));
+    const rows = await this.rows.find({}, { projection: { rev: 1, updatedAt: 1 } }).sort({ _id: 1 }).toArray(); // prettier-ignore
+    const hash = createHash('sha256').update(
+      JSON.stringify(rows.map(({ _id, rev, updatedAt }) => [_id, rev, updatedAt])),
+    );
     return hash.digest('hex').slice(0, 32);
   }
 
