@@ -92,6 +92,11 @@ const EXAMPLES: Record<string, Example> = {
     fires: around('margay_takeover_duration_seconds', 60),
     quiet: around('margay_takeover_duration_seconds', 17),
   },
+  MargayRunsParked: {
+    fires: [growing('margay_runs_parked_total{reason="poison"}', 0.2)],
+    quiet: [constant('margay_runs_parked_total{reason="poison"}', 3)],
+    about: { reason: 'poison' },
+  },
   MargayIsolatedRuns: {
     fires: [growing('margay_isolated_runs_total{outcome="died"}', 0.1)],
     quiet: [growing('margay_isolated_runs_total{outcome="ended"}', 9)],

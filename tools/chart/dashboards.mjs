@@ -60,6 +60,7 @@ const BOARDS = {
       ],
       'First token, p95': ['s', { '{{model}}': quantile(0.95, 'margay_model_first_token_seconds', 'model') }],
       Tokens: ['short', { '{{model}} {{kind}}': rate('margay_tokens_total', 'model, kind') }],
+      'Runs parked': ['ops', { '{{reason}}': rate('margay_runs_parked_total', 'reason') }],
       'Runs driven alone': ['ops', { '{{outcome}}': rate('margay_isolated_runs_total', 'outcome') }],
     },
   },
@@ -78,6 +79,7 @@ const BOARDS = {
         'ops',
         { '{{verb}} {{kind}}': rate('margay_kubernetes_writes_total', 'verb, kind') },
       ],
+      Workspaces: ['short', { '{{state}}': 'max by (state) (margay_workspaces)' }],
       'Time of an archive, p95': [
         's',
         { '{{kind}}': quantile(0.95, 'margay_workspace_snapshot_duration_seconds', 'kind') },

@@ -5,6 +5,8 @@ import type { CommitObserver } from './commits/session-log';
 
 const FAST_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
 
+/** Why session itself ends a run that may not go on. */
+const PARKED_FOR = ['poison', 'needs_review'];
 /** Reasons come from runners. */
 const DONE_REASONS_MAX = 40;
 const WAIT_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
@@ -28,6 +30,7 @@ export class SessionMetrics {
   readonly takeovers: Counter<'cause'>;
   readonly runnerSlots: Gauge<'pool' | 'state'>;
   readonly runsEnded: Counter<'done_reason'>;
+  private readonly runsParked: Counter<'reason'>;
   private readonly doneReasons = new LabelLimit(DONE_REASONS_MAX);
 
   constructor(private readonly registry: Registry) {
@@ -90,6 +93,14 @@ export class SessionMetrics {
       labelNames: ['done_reason'],
       registers,
     });
+    this.runsParked = new Counter({
+      name: 'margay_runs_parked_total',
+      help: 'Runs that this replica ended because they may not go on without a person',
+      labelNames: ['reason'],
+      registers,
+    });
+    // The first one must be seen to grow, or no alert tells of it.
+    for (const reason of PARKED_FOR) this.runsParked.inc({ reason }, 0);
   }
 
   commitObserver(): CommitObserver {
@@ -105,8 +116,10 @@ export class SessionMetrics {
   countEnded({ effects, head: { lastRun } }: CommitDocument): void {
     for (const effect of effects) {
       if (effect.kind !== 'run' || effect.state !== 'done') continue;
-      const reason = lastRun?.id === effect.runId ? lastRun.doneReason : 'other';
-      this.runsEnded.inc({ done_reason: this.doneReasons.of(reason) });
+      const last = lastRun?.id === effect.runId ? lastRun : undefined;
+      this.runsEnded.inc({ done_reason: this.doneReasons.of(last?.doneReason ?? 'other') });
+      const { failureReason: reason = '' } = last ?? {};
+      if (PARKED_FOR.includes(reason)) this.runsParked.inc({ reason });
     }
   }
 

@@ -54,7 +54,7 @@ export async function startToolExecutor(
   const { driver, ledger } = open;
   const metrics = new SandboxMetrics(shared.management.registry);
   const outside = await openOutside(config, { logger, management: shared.management });
-  const content = await openContent({ config, open, logger });
+  const content = await openContent({ config, open, logger, management: shared.management });
   const openedIndex = await openIndex(config, logger);
   const index = new WorkspaceIndex({
     store: openedIndex.store,

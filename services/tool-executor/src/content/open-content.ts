@@ -11,6 +11,7 @@ import { ContentOrders } from './content-orders';
 import { Retention } from './retention';
 import { WorkspaceTemplates } from './templates';
 import { UploadStore } from './upload-store';
+import { showWorkspaces } from './workspace-metrics';
 import { WorkspaceRecords } from './workspace-records';
 import { WorkspaceRemoval, type WorkspaceRemnant } from './workspace-removal';
 import { WorkspacesService } from './workspaces.service';
@@ -28,10 +29,12 @@ export interface OpenContentOptions {
   config: ToolExecutorConfig;
   open: OpenDriver;
   logger: ServiceShared['logger'];
+  management: ServiceShared['management'];
 }
 
 /** Records of workspaces, what they begin with and when they go; undefined without a store. */
-export async function openContent({ config, open, logger }: OpenContentOptions): Promise<OpenContent | undefined> {
+export async function openContent(options: OpenContentOptions): Promise<OpenContent | undefined> {
+  const { config, open, logger, management } = options;
   const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
   if (url === undefined) return undefined;
   const templates = WorkspaceTemplates.read(config.MARGAY_WORKSPACE_TEMPLATES_FILE);
@@ -39,6 +42,7 @@ export async function openContent({ config, open, logger }: OpenContentOptions):
   try {
     await mongo.ready(STORE_WAIT_MS);
     const { records, uploads, leases, remnants } = await openRecords(mongo, templates);
+    showWorkspaces(management.registry, (state) => records.count(state));
     const bringer = new ContentBringer({
       records,
       uploads,

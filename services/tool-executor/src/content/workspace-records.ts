@@ -117,6 +117,11 @@ export class WorkspaceRecords {
     return this.many({ retainUntil: { $lt: now } }, { retainUntil: 1 }, BATCH);
   }
 
+  /** Of all tenants. */
+  count(state: WorkspaceDocument['state']): Promise<number> {
+    return this.rows.countDocuments({ state }).catch(rethrow);
+  }
+
   /** Of all tenants: those on their way out. */
   listDeleting(): Promise<WorkspaceDocument[]> {
     return this.many({ state: 'deleting' }, { lastUsedAt: 1 }, BATCH);

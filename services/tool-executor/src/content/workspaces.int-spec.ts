@@ -164,6 +164,7 @@ describe('workspaces', () => {
       const head = host.make('shop', { 'README.md': 'a shop\n' });
       const { id, grant } = await declare({ kind: 'clone', url: urlOf('shop') });
       expect((await get(id)).content).toMatchObject({ kind: 'clone', status: 'pending', head: null });
+      expect(await fixture.metrics).toMatch(/^margay_workspaces\{state="new"\} [1-9]/m);
       const heard = await fixture.shell('cat README.md; git log --format=%H; git status --short', grant);
       expect(String(heard.result['stdout']).trim().split('\n')).toEqual(['a shop', head]);
       expect((await get(id)).content).toMatchObject({ status: 'ready', head, source: { url: urlOf('shop') } });

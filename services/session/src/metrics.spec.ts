@@ -1,0 +1,29 @@
+import type { CommitDocument } from '@margay/log';
+import { Registry } from 'prom-client';
+import { SessionMetrics } from './metrics';
+
+const RUN = 's:r1';
+
+/** The commit that ends a run, as far as it is looked at. */
+const ending = (lastRun: object, runId = RUN): CommitDocument =>
+  ({
+    effects: [{ kind: 'run', state: 'done', runId }],
+    head: { lastRun: { id: RUN, done: true, doneReason: 'error', ...lastRun } },
+  }) as unknown as CommitDocument;
+
+describe('runs that end', () => {
+  it('are counted by their reason, and as parked where they may not go on without a person', async () => {
+    const registry = new Registry();
+    const metrics = new SessionMetrics(registry);
+    metrics.countEnded(ending({ failureReason: 'poison' }));
+    metrics.countEnded(ending({ failureReason: 'model_overloaded' }));
+    metrics.countEnded(ending({ failureReason: 'poison' }, 's:r2'));
+    const lines = (await registry.metrics()).split('\n').filter((line) => /^margay_runs_(ended|parked)/.test(line));
+    expect(lines.sort()).toEqual([
+      'margay_runs_ended_total{done_reason="error"} 2',
+      'margay_runs_ended_total{done_reason="other"} 1',
+      'margay_runs_parked_total{reason="needs_review"} 0',
+      'margay_runs_parked_total{reason="poison"} 1',
+    ]);
+  });
+});
