@@ -30,7 +30,7 @@ await_none of_pods 50
 
 # The forwarder lives outside; its number may be another process's by now.
 forwarder=$(cat "$RUN/forward.pid" 2>/dev/null)
-if [ -n "$forwarder" ] && tr '\0' ' ' <"/proc/$forwarder/cmdline" 2>/dev/null | grep -q "/run/netns/$NAME "; then
+if [ -n "$forwarder" ] && tr '\0' ' ' 2>/dev/null <"/proc/$forwarder/cmdline" | grep -q "/run/netns/$NAME "; then
   kill "$forwarder"
 fi
 ip netns del "$NAME" 2>/dev/null

@@ -1,5 +1,5 @@
 import { InvalidArgumentError, UnavailableError } from '@margay/errors';
-import { storeGenerationOf, type Logger, type ServiceShared } from '@margay/platform';
+import { storeGenerationOf, type ServiceShared } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { BUILTIN_TOOLS } from '@margay/toolbox';
 import type { ToolExecutorConfig } from '../config';
