@@ -49,6 +49,7 @@ export class ColdClaim {
       workspaceId: workspace._id,
       ...(workspace.subPath === undefined ? {} : { subPath: workspace.subPath, volumeOf: workspace.parentId ?? '' }),
       claimKey,
+      ...(!workspace.volume && settings.class(workspace.class).warm.max > 0 ? { isPoolEmpty: true } : {}),
       class: workspace.class,
       pool: settings.poolOf(workspace.class),
       state: 'starting',
@@ -146,7 +147,8 @@ export class ColdClaim {
     const known = status.kind === 'waiting' ? status : { reason: 'starting' as const, message: 'its daemon starts' };
     const told = known.reason === 'starting' ? await this.eventOf(row) : undefined;
     const { reason, message } = told ?? known;
-    return { refusal: { ...refusalOf(row), reason, message, retryAfterMs: 0 } };
+    const why = reason === 'starting' ? refusalOf(row).reason : reason;
+    return { refusal: { ...refusalOf(row), reason: why, message, retryAfterMs: 0 } };
   }
 
   private async eventOf({ podUid }: SandboxRow): Promise<{ reason: WaitReason; message: string } | undefined> {
@@ -181,8 +183,9 @@ export class ColdClaim {
   }
 }
 
-function refusalOf({ _id: sandboxId, state, tries: attempt }: SandboxRow): Refusal {
-  return { state, reason: 'starting', message: 'The sandbox is being started.', sandboxId, attempt };
+function refusalOf({ _id: sandboxId, state, tries: attempt, isPoolEmpty }: SandboxRow): Refusal {
+  const reason = isPoolEmpty ? 'warm_pool_empty' : 'starting';
+  return { state, reason, message: 'The sandbox is being started.', sandboxId, attempt };
 }
 
 function retryAfter(tries: number): number {

@@ -168,6 +168,17 @@ describe('a claim that the cluster refuses', () => {
     });
   }, 60_000);
 
+  it('says that no sandbox waited for it, while one is started', async () => {
+    const executor = await fixture.replica(1, { MARGAY_SANDBOX_POOL_SECONDS: '3600' });
+    fixture.kubelet.waiting = { reason: 'ContainerCreating', message: '' };
+    const call = executor.shell('echo here');
+    await delay(4_000);
+    fixture.kubelet.goOn();
+    const { output, waits } = await call;
+    expect(output).toBe('here\n');
+    expect(waits).toContainEqual(expect.objectContaining({ state: 'starting', reason: 'warm_pool_empty' }));
+  }, 60_000);
+
   it('says that an image is being pulled, and waits for it', async () => {
     const executor = await fixture.replica(0);
     fixture.kubelet.waiting = { reason: 'ErrImagePull', message: 'connection reset by peer' };

@@ -47,6 +47,8 @@ export interface SandboxRow {
   /** Of a worktree: the folder of the volume that is shown, and the workspace whose volume it is. */
   subPath?: string;
   volumeOf?: string;
+  /** A waiting one would have done, but there was none. */
+  isPoolEmpty?: true;
   /** When its pod was made. */
   startedAt?: Date;
   readyAt?: Date;
