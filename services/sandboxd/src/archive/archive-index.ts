@@ -9,7 +9,18 @@ import type { TreeEntry } from './tree';
 const squeeze = promisify(zstdCompress);
 const stretch = promisify(zstdDecompress);
 
-const Stored = z.object({ n: z.number(), revision: z.string(), stamps: z.array(z.tuple([z.string(), z.string()])) });
+const Stored = z.object({
+  n: z.number(),
+  sha256: z.string().default(''),
+  stamps: z.array(z.tuple([z.string(), z.string()])),
+});
+
+/** An archive; of two that were made at once one is not kept, and bears the number of the other. */
+export interface KnownArchive {
+  n: number;
+  /** Of its bytes; empty where nobody says it. */
+  sha256: string;
+}
 
 /** What the last archive held, beside the journal: a delta is what is different now. */
 export class ArchiveIndex {
@@ -18,8 +29,7 @@ export class ArchiveIndex {
   private constructor(
     stateFolder: string,
     /** The archive that the workspace was last equal to; 0 = none. */
-    readonly n: number,
-    readonly revision: string,
+    private readonly archive: KnownArchive,
     private readonly stamps: ReadonlyMap<ArchivePath, string>,
   ) {
     this.file = path.join(stateFolder, 'archive-index.zst');
@@ -27,19 +37,25 @@ export class ArchiveIndex {
 
   /** Commands of the same user may spoil it; then there is none, and the next archive is a full one. */
   static async open(stateFolder: string): Promise<ArchiveIndex> {
-    const empty = new ArchiveIndex(stateFolder, 0, '', new Map());
+    const empty = new ArchiveIndex(stateFolder, { n: 0, sha256: '' }, new Map());
     const parsed = await readFile(empty.file)
       .then((bytes) => stretch(bytes))
       .then((text) => Stored.safeParse(JSON.parse(text.toString('utf8'))))
       .catch(() => undefined); // there is none, or it is spoilt
     if (!parsed?.success) return empty;
-    return new ArchiveIndex(stateFolder, parsed.data.n, parsed.data.revision, new Map(parsed.data.stamps));
+    const { n, sha256, stamps } = parsed.data;
+    return new ArchiveIndex(stateFolder, { n, sha256 }, new Map(stamps));
+  }
+
+  /** Whether the workspace was last equal to that one. */
+  isOf({ n, sha256 }: KnownArchive): boolean {
+    return n > 0 && this.archive.n === n && (sha256 === '' || this.archive.sha256 === sha256);
   }
 
   /** @returns the index of the tree as it was when it was read */
-  async follow(n: number, revision: string, tree: readonly TreeEntry[]): Promise<ArchiveIndex> {
+  async follow(archive: KnownArchive, tree: readonly TreeEntry[]): Promise<ArchiveIndex> {
     const stamps = new Map(tree.map(({ path, stamp }) => [path, stamp]));
-    const next = new ArchiveIndex(path.dirname(this.file), n, revision, stamps);
+    const next = new ArchiveIndex(path.dirname(this.file), archive, stamps);
     await next.save();
     return next;
   }
@@ -54,8 +70,7 @@ export class ArchiveIndex {
   }
 
   private async save(): Promise<void> {
-    const { n, revision, stamps } = this;
-    const bytes = await squeeze(JSON.stringify({ n, revision, stamps: [...stamps] }));
+    const bytes = await squeeze(JSON.stringify({ ...this.archive, stamps: [...this.stamps] }));
     // Nothing ever reads half of it.
     const part = `${this.file}.part`;
     await rm(part, { force: true });

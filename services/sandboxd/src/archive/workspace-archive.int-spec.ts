@@ -55,6 +55,7 @@ async function take(
   const chunks: Uint8Array[] = [];
   for await (const { message } of archive.snapshot({
     base: 0,
+    baseSha256: '',
     excludes: [],
     maxBytes: 0,
     last: false,
@@ -70,7 +71,7 @@ async function take(
 async function* sending(chain: readonly Taken[], more: Partial<sandboxdPb.RestoreOpen> = {}) {
   const n = chain.at(-1)?.manifest.n ?? 0;
   const messages: sandboxdPb.RestoreRequest['message'][] = [
-    { $case: 'open', value: { n, maxBytes: 0, force: false, ...more } },
+    { $case: 'open', value: { n, sha256: '', maxBytes: 0, force: false, ...more } },
   ];
   for (const { manifest, bytes } of chain) {
     messages.push({ $case: 'archive', value: manifest });
@@ -118,6 +119,24 @@ async function forged(entries: (Partial<Header> & { name: string; content?: stri
 }
 
 describe('the archive of a workspace', () => {
+  it('is a full one where its base is another archive of that number, made at the same time', async () => {
+    const { root, archive } = await space();
+    writeFileSync(path.join(root, 'a'), 'one');
+    const lost = await take(archive, { n: 1 });
+    writeFileSync(path.join(root, 'b'), 'two');
+
+    const after = await take(archive, { n: 2, base: 1, baseSha256: '0'.repeat(64) });
+    expect([after.manifest.base, after.manifest.entries]).toEqual([0, 2]);
+    writeFileSync(path.join(root, 'c'), 'three');
+    const next = await take(archive, { n: 3, base: 2, baseSha256: after.manifest.sha256 });
+    expect([next.manifest.base, next.manifest.entries]).toEqual([2, 1]);
+
+    const back = await archive.restore(sending([lost], { sha256: lost.manifest.sha256 }));
+    expect(back.hadIt).toBe(false);
+    expect(await archive.restore(sending([lost], { sha256: lost.manifest.sha256 }))).toMatchObject({ hadIt: true });
+    expect(await archive.restore(sending([lost], { sha256: '0'.repeat(64) }))).toMatchObject({ hadIt: false });
+  });
+
   it('brings odd names, modes, links and times back as they were', async () => {
     const { root, archive } = await space();
     const names = [

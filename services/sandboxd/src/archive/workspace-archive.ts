@@ -66,19 +66,20 @@ export class WorkspaceArchive {
   }
 
   private async write(
-    { n, base, excludes, maxBytes, full }: sandboxdPb.SnapshotRequest,
+    { n, base, baseSha256, excludes, maxBytes, full }: sandboxdPb.SnapshotRequest,
     impatient: AbortSignal,
     parts: Handover<SnapshotResponse>,
   ): Promise<void> {
     const tree = await readTree(this.root, excludes);
     const revision = revisionOf(tree);
-    const delta = base > 0 && this.index.n === base ? this.index.compare(tree) : undefined;
+    const isKnown = this.index.isOf({ n: base, sha256: baseSha256 });
+    const delta = isKnown ? this.index.compare(tree) : undefined;
     if (delta && delta.changed.length === 0 && delta.deleted.length === 0)
       return parts.give(manifestOf({ n: base, base, revision, unchanged: true }));
     const isDelta = delta !== undefined && !full && delta.deleted.length <= DELETED_MAX;
     const entries = isDelta ? delta.changed : tree;
     const packed = await this.pack(entries, { maxBytes, impatient, parts });
-    this.index = await this.index.follow(n, revision, tree);
+    this.index = await this.index.follow({ n, sha256: packed.sha256 }, tree);
     const deleted = isDelta ? delta.deleted.map(textOf) : [];
     await parts.give(manifestOf({ n, base: isDelta ? base : 0, revision, deleted, ...packed }));
   }
@@ -112,8 +113,8 @@ export class WorkspaceArchive {
     const first = await input.next();
     const open = first.done ? undefined : first.value.message;
     if (open?.$case !== 'open') throw new InvalidArgumentError('bad_archive', 'A restore begins with what it is.');
-    const { n, force, maxBytes } = open.value;
-    if (!force && n > 0 && this.index.n === n) {
+    const { n, sha256, force, maxBytes } = open.value;
+    if (!force && this.index.isOf({ n, sha256 })) {
       while (!(await input.next()).done);
       return { entries: 0, hadIt: true };
     }
@@ -122,13 +123,15 @@ export class WorkspaceArchive {
     try {
       const unpacking = new Unpacking(swap.fresh, maxBytes);
       let entries = 0;
-      for (let archive = await nextArchive(input); archive; archive = await nextArchive(input, archive))
+      let last = '';
+      for (let archive = await nextArchive(input); archive; archive = await nextArchive(input, archive)) {
         entries += await unpacking.add(archive);
+        last = archive.sha256;
+      }
       const top = await unpacking.finish();
       await swap.commit();
       await this.close(top);
-      const tree = await readTree(this.root);
-      this.index = await this.index.follow(n, revisionOf(tree), tree);
+      this.index = await this.index.follow({ n, sha256: last }, await readTree(this.root));
       return { entries, hadIt: false };
     } finally {
       await swap.end();

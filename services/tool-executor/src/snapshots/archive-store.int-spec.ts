@@ -57,6 +57,16 @@ function describeStore(name: string, open: () => Promise<{ store: ArchiveStore; 
       expect((await whole(store.read(archives[1] as Archive))).equals(bytes)).toBe(true);
     });
 
+    it('gives a number once, whether to a full archive or to a delta', async () => {
+      await put(1, Buffer.from('first'), { base: 0 });
+      await put(2, Buffer.from('second'), { base: 0 });
+      await expect(put(2, Buffer.from('other'), { base: 1 })).rejects.toMatchObject({ reason: 'archive_exists' });
+      expect((await store.list(owner)).map(({ n, base }) => [n, base])).toEqual([
+        [1, 0],
+        [2, 0],
+      ]);
+    });
+
     it('shows an archive only when all of it is there', async () => {
       async function* broken(): Chunks {
         yield Buffer.from('half');

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { link, lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { link, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -27,6 +27,8 @@ const MAX_BYTES = 2 * 1024 ** 3;
 /** Archives as files, each with its manifest beside it; for the process driver. */
 export class FileArchiveStore extends ArchiveStore {
   readonly maxBytes = MAX_BYTES;
+  /** Of two that bear one number, the second would take the bytes of the first away before its manifest is there. */
+  private turn: Promise<unknown> = Promise.resolve();
 
   /** @param base made when it is needed */
   constructor(private readonly base: string) {
@@ -39,12 +41,9 @@ export class FileArchiveStore extends ArchiveStore {
     try {
       await pipeline(Readable.from(chunks), createWriteStream(part, { mode: 0o600, flush: true }));
       const archive = known();
-      const file = this.fileOf(nameOf(archive));
-      await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
-      // Its number is free for whoever links first; without its manifest nobody sees it.
-      await this.linkFirst(part, file, archive);
-      await writeFile(`${part}${MANIFEST}`, JSON.stringify(archive), { mode: 0o600, flush: true });
-      await link(`${part}${MANIFEST}`, file + MANIFEST).catch(taken(archive));
+      const published = this.turn.then(() => this.publish(part, archive));
+      this.turn = published.catch(() => undefined); // told to who stores it
+      await published;
       return archive;
     } finally {
       for (const left of [part, part + MANIFEST]) await rm(left, { force: true });
@@ -76,13 +75,20 @@ export class FileArchiveStore extends ArchiveStore {
     for (const name of [file + MANIFEST, file]) await rm(name, { force: true });
   }
 
+  private async publish(part: string, archive: Archive): Promise<void> {
+    const file = this.fileOf(nameOf(archive));
+    await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
+    // Its number is free for whoever links first; without its manifest nobody sees it.
+    await this.linkFirst(part, file, archive);
+    await writeFile(`${part}${MANIFEST}`, JSON.stringify(archive), { mode: 0o600, flush: true });
+    await link(`${part}${MANIFEST}`, file + MANIFEST).catch(taken(archive));
+  }
+
   /** Bytes without a manifest are what a crash left: they give way. */
   private async linkFirst(part: string, file: string, archive: Archive): Promise<void> {
-    const isTaken = await lstat(file + MANIFEST).then(
-      () => true,
-      () => false, // nobody has that number
-    );
-    if (!isTaken) await rm(file, { force: true });
+    const isTaken = (await this.list(archive)).some(({ n }) => n === archive.n);
+    if (isTaken) throw exists(archive);
+    await rm(file, { force: true });
     await link(part, file).catch(taken(archive));
   }
 
@@ -93,7 +99,10 @@ export class FileArchiveStore extends ArchiveStore {
 
 function taken(archive: Archive) {
   return (error: NodeJS.ErrnoException): never => {
-    if (error.code !== 'EEXIST') throw error;
-    throw new AlreadyExistsError('archive_exists', `There is an archive ${nameOf(archive)} already.`);
+    throw error.code === 'EEXIST' ? exists(archive) : error;
   };
+}
+
+function exists(archive: Archive): Error {
+  return new AlreadyExistsError('archive_exists', `There is an archive ${archive.n} of that workspace already.`);
 }

@@ -39,6 +39,9 @@ export class MongoArchiveStore extends ArchiveStore {
   /** Before anything is written. */
   async createIndexes(): Promise<void> {
     await this.files.createIndex({ filename: 1 }, { name: 'name_v1', unique: true });
+    const number = { 'metadata.tenantId': 1, 'metadata.workspaceId': 1, 'metadata.n': 1 } as const;
+    // One for each number, whatever its kind: what is being written has none yet.
+    await this.files.createIndex(number, { name: 'number_v1', unique: true, sparse: true });
     await this.files.createIndex({ filename: 1, uploadDate: 1 });
     await this.chunks.createIndex({ files_id: 1, n: 1 }, { unique: true });
   }

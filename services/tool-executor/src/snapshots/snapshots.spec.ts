@@ -148,6 +148,25 @@ describe('a snapshot', () => {
     expect(await numbers()).toEqual([]);
   });
 
+  it.each([{ n: 2 ** 40 }, { n: 1 }, { base: 7 }])('does not bear a number that nobody gave it: %p', async (lie) => {
+    place.files.set('a', 'one');
+    await snapshots.take(owner, place);
+    place.files.set('a', 'two');
+    place.lie = lie;
+    await expect(snapshots.take(owner, place)).rejects.toMatchObject({ reason: 'snapshot_incomplete' });
+    expect(await numbers()).toEqual([[1, 0]]);
+  });
+
+  it('says which archive it is to be the difference to, not only its number', async () => {
+    place.files.set('a', 'one');
+    const { sha256 } = await snapshots.take(owner, place);
+    await snapshots.take(owner, place);
+    expect(place.asked.map(({ base, baseSha256 }) => [base, baseSha256])).toEqual([
+      [0, ''],
+      [1, sha256],
+    ]);
+  });
+
   it('is read back, and any difference is found', async () => {
     place.files.set('a', randomText(2_000));
     await snapshots.take(owner, place);

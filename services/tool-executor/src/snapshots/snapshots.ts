@@ -94,7 +94,8 @@ export class Snapshots {
         'snapshot_incomplete',
         `Snapshot ${n} of workspace ${owner.workspaceId} lacks an archive that it is based on; choose another one.`,
       );
-    const messages = this.messages(chain, { n, maxBytes: options.maxBytes ?? 0, force: options.force ?? false });
+    const { maxBytes = 0, force = false } = options;
+    const messages = this.messages(chain, { n, sha256: wanted.sha256, maxBytes, force });
     await place.client.restore(messages, { grant: await place.token(), timeoutMs: RESTORE_MS });
     return wanted;
   }
@@ -145,12 +146,13 @@ export class Snapshots {
     const base = newest?.n ?? 0;
     const full = !mayGrow(chainTo(archives, base));
     const n = base + 1;
-    const request = { n, base, full, excludes: [...(excludes ?? [])], maxBytes: store.maxBytes, last: last ?? false };
+    const of = { n, base, baseSha256: newest?.sha256 ?? '', full };
+    const request = { ...of, excludes: [...(excludes ?? [])], maxBytes: store.maxBytes, last: last ?? false };
     const grant = await place.token();
     const stream = new Receiving(place.client.snapshot(request, { grant, timeoutMs: timeoutMs ?? TAKE_MS }));
     const known = await stream.begin();
     if (known?.unchanged && newest) return { archive: newest, isNew: false };
-    const archive = await store.put(stream.chunks(), () => ({ ...owner, ...stream.manifest(), at: new Date() }));
+    const archive = await store.put(stream.chunks(), () => ({ ...owner, ...stream.manifest(request), at: new Date() }));
     const { bytes, entries } = archive;
     logger.info({ workspaceId: owner.workspaceId, n, kind: kindOf(archive), bytes, entries }, 'workspace archived');
     return { archive, isNew: true };
@@ -216,9 +218,10 @@ class Receiving {
   }
 
   /** What it is, once all of it has come. @throws UNAVAILABLE `snapshot_incomplete` */
-  manifest(): Omit<Archive, keyof ArchiveOwner | 'at'> {
+  manifest(wanted: { n: number; base: number }): Omit<Archive, keyof ArchiveOwner | 'at'> {
     const { end } = this;
-    if (!end || end.bytes !== this.bytes || end.sha256 !== this.sha256)
+    const isWhole = end?.bytes === this.bytes && end.sha256 === this.sha256;
+    if (!isWhole || end.n !== wanted.n || ![0, wanted.base].includes(end.base))
       throw new UnavailableError('snapshot_incomplete', 'The archive broke off on its way; it is tried again later.');
     const { n, base, entries, deleted, bytes, sha256, revision } = end;
     return { n, base, entries, deleted, bytes, sha256, revision };

@@ -257,6 +257,8 @@ export interface SnapshotRequest {
   last: boolean;
   /** Not a delta: `base` only tells whether anything has changed. */
   full: boolean;
+  /** Of the base: two that were made at once bear the same number. Empty: not known. */
+  baseSha256: string;
 }
 
 export interface SnapshotResponse {
@@ -297,6 +299,8 @@ export interface RestoreOpen {
   /** What the files may take unpacked; 0 = any. */
   maxBytes: number;
   force: boolean;
+  /** Of the last archive; empty: not known. */
+  sha256: string;
 }
 
 export interface RestoreResponse {
@@ -3726,7 +3730,7 @@ export const CallFailure: MessageFns<CallFailure> = {
 };
 
 function createBaseSnapshotRequest(): SnapshotRequest {
-  return { n: 0, base: 0, excludes: [], maxBytes: 0, last: false, full: false };
+  return { n: 0, base: 0, excludes: [], maxBytes: 0, last: false, full: false, baseSha256: "" };
 }
 
 export const SnapshotRequest: MessageFns<SnapshotRequest> = {
@@ -3748,6 +3752,9 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
     }
     if (message.full !== false) {
       writer.uint32(48).bool(message.full);
+    }
+    if (message.baseSha256 !== "") {
+      writer.uint32(58).string(message.baseSha256);
     }
     return writer;
   },
@@ -3813,6 +3820,14 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
             message.full = reader.bool();
             continue;
           }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.baseSha256 = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3837,6 +3852,11 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
         : 0,
       last: isSet(object.last) ? globalThis.Boolean(object.last) : false,
       full: isSet(object.full) ? globalThis.Boolean(object.full) : false,
+      baseSha256: isSet(object.baseSha256)
+        ? globalThis.String(object.baseSha256)
+        : isSet(object.base_sha256)
+        ? globalThis.String(object.base_sha256)
+        : "",
     };
   },
 
@@ -3860,6 +3880,9 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
     if (message.full !== false) {
       obj.full = message.full;
     }
+    if (message.baseSha256 !== "") {
+      obj.baseSha256 = message.baseSha256;
+    }
     return obj;
   },
 
@@ -3874,6 +3897,7 @@ export const SnapshotRequest: MessageFns<SnapshotRequest> = {
     message.maxBytes = object.maxBytes ?? 0;
     message.last = object.last ?? false;
     message.full = object.full ?? false;
+    message.baseSha256 = object.baseSha256 ?? "";
     return message;
   },
 };
@@ -4283,7 +4307,7 @@ export const RestoreRequest: MessageFns<RestoreRequest> = {
 };
 
 function createBaseRestoreOpen(): RestoreOpen {
-  return { n: 0, maxBytes: 0, force: false };
+  return { n: 0, maxBytes: 0, force: false, sha256: "" };
 }
 
 export const RestoreOpen: MessageFns<RestoreOpen> = {
@@ -4296,6 +4320,9 @@ export const RestoreOpen: MessageFns<RestoreOpen> = {
     }
     if (message.force !== false) {
       writer.uint32(24).bool(message.force);
+    }
+    if (message.sha256 !== "") {
+      writer.uint32(34).string(message.sha256);
     }
     return writer;
   },
@@ -4337,6 +4364,14 @@ export const RestoreOpen: MessageFns<RestoreOpen> = {
             message.force = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.sha256 = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4358,6 +4393,7 @@ export const RestoreOpen: MessageFns<RestoreOpen> = {
         ? globalThis.Number(object.max_bytes)
         : 0,
       force: isSet(object.force) ? globalThis.Boolean(object.force) : false,
+      sha256: isSet(object.sha256) ? globalThis.String(object.sha256) : "",
     };
   },
 
@@ -4372,6 +4408,9 @@ export const RestoreOpen: MessageFns<RestoreOpen> = {
     if (message.force !== false) {
       obj.force = message.force;
     }
+    if (message.sha256 !== "") {
+      obj.sha256 = message.sha256;
+    }
     return obj;
   },
 
@@ -4383,6 +4422,7 @@ export const RestoreOpen: MessageFns<RestoreOpen> = {
     message.n = object.n ?? 0;
     message.maxBytes = object.maxBytes ?? 0;
     message.force = object.force ?? false;
+    message.sha256 = object.sha256 ?? "";
     return message;
   },
 };
