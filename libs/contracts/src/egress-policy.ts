@@ -28,6 +28,12 @@ export const HostPattern = z
   .toLowerCase()
   .refine(isHostPattern, 'must be the name of a host, or *. and a name');
 export const HostPort = z.number().int().min(1).max(65_535);
+/** Stars and question marks alone mean something in patterns of paths, see docs/egress.md. */
+const PathPattern = z
+  .string()
+  .regex(/^\//)
+  .max(500)
+  .refine((text) => !/[{}[\]\\]|[?*+@!]\(/.test(text), 'knows *, ? and ** as a step, no other patterns');
 const Names = z.array(z.string().min(1).max(128)).min(1).max(200);
 
 /** Headers that frame a message, name its host or belong to the proxy; no credential goes there. */
@@ -64,7 +70,7 @@ export const EgressRule = z
     /** Encrypted requests are read by the proxy, by a certificate of this installation. */
     intercept: z.boolean().default(false),
     methods: z.array(z.string().regex(/^[A-Z]{1,20}$/)).min(1).max(20).optional(), // prettier-ignore
-    paths: z.array(z.string().regex(/^\//).max(500)).min(1).max(200).optional(),
+    paths: z.array(PathPattern).min(1).max(200).optional(),
     inject: EgressInjection.optional(),
     projects: Names.optional(),
     classes: Names.optional(),

@@ -114,6 +114,29 @@ describe('requests in the clear', () => {
     expect(await fixture.get(String(headers.location))).toMatchObject({ status: 502 });
   });
 
+  it('are answered when the host changes to another protocol, which nobody asked for', async () => {
+    port = await fixture.serveTcp((socket) => {
+      socket.once('data', () =>
+        socket.write('HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nhello'),
+      );
+    });
+    fixture.names.set('web.example', ['127.0.0.1']);
+    await fixture.start(settings());
+    const answer = await fixture.get(`http://web.example:${port}/`, {
+      headers: { Upgrade: 'x', Connection: 'upgrade' },
+    });
+    expect(answer).toMatchObject({ status: 502, headers: { 'x-margay-egress': 'egress_connect' } });
+  });
+
+  it('carry nothing by which servers go instead of what was judged', async () => {
+    await startWeb();
+    const names = ['X-HTTP-Method-Override', 'X-Original-URL', 'X-Rewrite-URL', 'X-Forwarded-Host', 'Forwarded'];
+    await fixture.get(`http://web.example:${port}/a`, {
+      headers: Object.fromEntries(names.map((name) => [name, 'x'])),
+    });
+    for (const name of names) expect(seen[0]?.headers).not.toHaveProperty(name.toLowerCase());
+  });
+
   it('cannot smuggle a second one', async () => {
     await startWeb();
     const smuggled = `GET http://web.example:${port}/smuggled HTTP/1.1\r\nHost: x\r\n\r\n`;

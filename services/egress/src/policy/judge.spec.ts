@@ -38,6 +38,18 @@ describe('judging a target', () => {
     expect(verdictOf({ mode: 'allowlist', rules: [packages] }, at('packages.example.com'), 'none')).toBe('mode_none');
   });
 
+  it('lets nobody evade a rule in the mode public: what it names, it alone decides', () => {
+    const read = { ...packages, intercept: true, methods: ['GET'] };
+    const asking = (more: object, target: Target) =>
+      verdictOf({ mode: 'public', rules: [{ ...read, ...more }] }, target);
+    const post = { ...reading('packages.example.com', 'POST', '/'), isEncrypted: true };
+    expect(asking({}, { ...post, port: 443 })).toBe('no_rule');
+    expect(asking({}, post)).toBe('no_rule');
+    expect(asking({}, at('packages.example.com', 8443))).toBe('no_rule');
+    expect(asking({}, at('other.example.com', 8443))).toBe('public');
+    expect(asking({ projects: ['shop'] }, at('packages.example.com'))).toBe('public');
+  });
+
   it('holds rules to their projects and classes', () => {
     const only = (more: object) => ({ rules: [{ ...packages, ...more }] });
     expect(verdictOf(only({ projects: ['site'] }), at('packages.example.com'))).toBe('packages');
@@ -55,12 +67,19 @@ describe('judging a target', () => {
       expect(verdictOf(policy, reading('git.example.com', 'GET', '/other/x'))).toBe('no_rule');
     });
 
-    it.each(['/team/..%2fother', '/team/..%5Cother', '/team//x', '/team/\\x', '/team/%00'])(
-      'trusts no pattern with %j, which servers read differently',
-      (path) => {
-        expect(verdictOf({ rules: [git] }, reading('git.example.com', 'GET', path))).toBe('no_rule');
-      },
-    );
+    it.each([
+      '/team/..%2fother',
+      '/team/..%5Cother',
+      '/team//x',
+      '/team/\\x',
+      '/team/%00',
+      '/team/..;/other',
+      '/team/.;a=1/other',
+      '/team/%252e%252e%252fother',
+      '/team/%25252fother',
+    ])('trusts no pattern with %j, which servers read differently', (path) => {
+      expect(verdictOf({ rules: [git] }, reading('git.example.com', 'GET', path))).toBe('no_rule');
+    });
 
     it('has tunnels read whose requests it needs, even if a later rule is laxer', () => {
       const rules = [git, { id: 'lax', hosts: ['git.example.com'] }];
@@ -78,6 +97,8 @@ describe('judging a target', () => {
     [{ rules: [packages, packages] }],
     [{ rules: [{ id: 'a', hosts: ['127.0.0.1'] }] }],
     [{ rules: [{ id: 'a', hosts: ['a.example'], ports: [0] }] }],
+    [{ rules: [{ ...packages, intercept: true, paths: ['/{a,b}/**'] }] }],
+    [{ rules: [{ ...packages, intercept: true, paths: ['/+(a|b)'] }] }],
     [{ mode: 'all' }],
     [{ limits: { connections: 0 } }],
   ])('refuses the policy %j', (policy) => {

@@ -7,7 +7,7 @@ import {
   type EgressPolicy,
   type EgressRule,
 } from '@margay/contracts';
-import picomatch from 'picomatch';
+import { isAmbiguous, matchesPathPattern } from './path-pattern';
 
 /** What somebody wants to reach. */
 export interface Target {
@@ -44,7 +44,9 @@ export function judge(policy: EgressPolicy, maxMode: EgressMode, target: Target,
   const mode = narrower(policy.mode, maxMode);
   if (mode === 'none') return { isAllowed: false, why: 'mode_none' };
   const rule = policy.rules.find((candidate) => concerns(candidate, target, caller));
-  if (!rule && mode === 'public' && isUsual(target)) return { isAllowed: true, rule: PUBLIC_RULE, intercept: false };
+  const isNamed = policy.rules.some((candidate) => isFor(candidate, caller) && names(candidate, target));
+  if (!rule && !isNamed && mode === 'public' && isUsual(target))
+    return { isAllowed: true, rule: PUBLIC_RULE, intercept: false };
   if (!rule) return { isAllowed: false, why: 'no_rule' };
   return permissionOf(rule, target);
 }
@@ -66,17 +68,20 @@ export function narrower(one: EgressMode, other: EgressMode): EgressMode {
   return EGRESS_MODES.indexOf(one) < EGRESS_MODES.indexOf(other) ? one : other;
 }
 
-function concerns(rule: EgressRule, { host, port, request }: Target, caller: EgressCaller): boolean {
-  if (!rule.ports.includes(port) || !rule.hosts.some((pattern) => matchesHost(pattern, host))) return false;
-  if (rule.projects && !rule.projects.includes(caller.projectId ?? '')) return false;
-  if (rule.classes && !rule.classes.includes(caller.sandboxClass ?? '')) return false;
+const names = ({ hosts }: EgressRule, { host }: Target): boolean => hosts.some((pattern) => matchesHost(pattern, host));
+
+function isFor({ projects, classes }: EgressRule, { projectId = '', sandboxClass = '' }: EgressCaller): boolean {
+  return (!projects || projects.includes(projectId)) && (!classes || classes.includes(sandboxClass));
+}
+
+function concerns(rule: EgressRule, target: Target, caller: EgressCaller): boolean {
+  const { port, request } = target;
+  if (!rule.ports.includes(port) || !names(rule, target) || !isFor(rule, caller)) return false;
   if (!request) return true;
   if (rule.methods && !rule.methods.includes(request.method)) return false;
   return !rule.paths || matchesPath(rule.paths, request.path);
 }
 
-/** Servers differ in what they make of an encoded slash, a backslash or two slashes; no pattern matches such a path. */
 function matchesPath(patterns: readonly string[], path: string): boolean {
-  if (/%2f|%5c|\\|\/\/|%00/i.test(path)) return false;
-  return patterns.some((pattern) => picomatch.isMatch(path, pattern, { dot: true, nonegate: true }));
+  return !isAmbiguous(path) && patterns.some((pattern) => matchesPathPattern(pattern, path));
 }

@@ -44,6 +44,8 @@ export async function forward(
   outgoing.on('error', () => undefined); // also after it was answered
   const answered = new Promise<IncomingMessage>((resolve, reject) => {
     outgoing.once('response', resolve).once('error', reject);
+    // Without either where the host changes to another protocol.
+    outgoing.once('close', () => reject(new Error('the host gave no answer')));
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
     response.once('close', () => reject(new Error('the client left')));
   });

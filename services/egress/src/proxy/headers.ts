@@ -4,12 +4,26 @@ const HOP_BY_HOP = new Set([
   ...['proxy-authorization', 'proxy-authenticate', 'proxy-authentication-info'],
 ]);
 
+/** By these some servers go instead of the method, the path and the host that were judged. */
+const OVERRIDES = [
+  ...[
+    'x-http-method-override',
+    'x-http-method',
+    'x-method-override',
+    'x-original-url',
+    'x-original-uri',
+    'x-rewrite-url',
+  ],
+  ...['x-forwarded-host', 'x-original-host', 'x-host', 'x-forwarded-server', 'forwarded'],
+];
+const NOT_SENT = new Set(['host', ...OVERRIDES]);
+
 export const EGRESS_HEADER = 'X-Margay-Egress';
 
 /** Headers for the host: those of the client but for the connection's own; the host is the one that was judged. */
 export function requestHeaders(raw: readonly string[], host: string): string[] {
   const isChunked = pairs(raw).some(([name]) => name.toLowerCase() === 'transfer-encoding');
-  const kept = withoutHops(raw).filter(([name]) => name.toLowerCase() !== 'host');
+  const kept = withoutHops(raw).filter(([name]) => !NOT_SENT.has(name.toLowerCase()));
   return ['Host', host, ...kept.flat(), ...(isChunked ? ['Transfer-Encoding', 'chunked'] : []), 'Connection', 'close'];
 }
 
