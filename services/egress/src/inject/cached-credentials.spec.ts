@@ -32,6 +32,18 @@ describe('cached credentials', () => {
     expect(await cached.find(query)).toBeUndefined();
   });
 
+  it('are dead once they expire, also while session does not answer', async () => {
+    source.all.set('git/team', { name: 'git/team', value: 'one', expiresAt: new Date(Date.now() + 3_000) });
+    const date = jest.spyOn(Date, 'now');
+    expect(await cached.find(query)).toMatchObject({ value: 'one' });
+    date.mockReturnValue(Date.now() + 3_000);
+    expect(await cached.find(query)).toBeUndefined();
+    jest.spyOn(source, 'find').mockRejectedValue(new UnavailableError('egress_unavailable', 'Gone.'));
+    nowMs += 5_000;
+    expect(await cached.find(query)).toBeUndefined();
+    date.mockRestore();
+  });
+
   it('are dead at once when their tenant is announced', async () => {
     await cached.find(query);
     source.all.clear();

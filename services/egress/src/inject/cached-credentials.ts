@@ -31,7 +31,7 @@ export class CachedCredentials extends Credentials {
     const { tenantId, sessionId, host, name, repository } = query;
     const key = JSON.stringify([tenantId, sessionId, host, name ?? null, name === undefined ? repository : null]);
     const known = this.known.get(key);
-    if (known && this.now() - known.at < FRESH_MS) return Promise.resolve(known.credential);
+    if (known && this.now() - known.at < FRESH_MS) return Promise.resolve(living(known.credential));
     const asked = this.asked.get(key);
     if (asked) return asked;
     const asking = this.ask(key, query, known).finally(() => this.asked.delete(key));
@@ -51,8 +51,12 @@ export class CachedCredentials extends Credentials {
       this.known.set(key, { at, credential });
       return credential;
     } catch (error) {
-      if (known && isMargayError(error) && error.code === 'UNAVAILABLE') return known.credential;
+      if (known && isMargayError(error) && error.code === 'UNAVAILABLE') return living(known.credential);
       throw error;
     }
   }
+}
+
+function living(credential: Credential | undefined): Credential | undefined {
+  return credential?.expiresAt && credential.expiresAt.getTime() <= Date.now() ? undefined : credential;
 }

@@ -5,6 +5,8 @@ export interface Credential {
   value: string;
   /** Of a git account. */
   username?: string;
+  /** From then on it is as if it were not there. */
+  expiresAt?: Date;
 }
 
 /** Whose secret is wanted, and for what. */

@@ -1,3 +1,5 @@
+import { isAmbiguous } from '../policy/path-pattern';
+
 const PUSH = 'git-receive-pack';
 /** What follows the address of a repository in its requests. */
 const SERVICE = /\/(info\/refs|info\/lfs(\/.*)?|git-upload-pack|git-receive-pack|HEAD|objects\/.*)$/;
@@ -14,7 +16,11 @@ export function isPush(resource: string): boolean {
   return text.toLowerCase().includes(PUSH);
 }
 
-/** Path of the repository that a request is about, without slashes around it. */
+/**
+ * Path of the repository that a request is about, without slashes around it; empty where servers might take it for
+ * another one: then only an account of the whole host is for it.
+ */
 export function repositoryOf(path: string): string {
+  if (isAmbiguous(path)) return '';
   return path.replace(SERVICE, '').replace(/^\/+|\/+$/g, '').replace(/\.git$/, ''); // prettier-ignore
 }

@@ -74,6 +74,15 @@ describe('a credential that a rule adds', () => {
     expect(fixture.lines.join('')).not.toContain(SECRET);
   });
 
+  it('does not come back as it was written into the query', async () => {
+    fixture.credentials.all.set('api', { name: 'api', value: "canary!8c(1f)~2b'" });
+    await start({ credential: 'api', as: 'query:key' });
+    reply = (response) => response.writeHead(308, { Location: `https://other.example${response.req.url}` }).end();
+    const answer = await fixture.ask(at(), '/a');
+    expect(answer).toMatchObject(reflection);
+    expect(JSON.stringify(answer)).not.toContain('2b');
+  });
+
   it('is audited each time by its name', async () => {
     await start();
     await fixture.ask(at(), '/a?b=c');

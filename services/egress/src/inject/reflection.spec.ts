@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers';
 import { ReflectionGuard, spellingsOf } from './reflection';
 
-const SECRET = 'Canary+7/"x&y= z€';
+const SECRET = `Canary+7/"x&y= z€!'(<~`;
 const spellings = spellingsOf([SECRET]);
 
 /** What passes of these chunks. */
@@ -35,7 +35,15 @@ describe('an answer', () => {
     ['percent throughout', Buffer.from(hex.replace(/../g, '%$&'))],
     ['JSON', Buffer.from(JSON.stringify({ key: SECRET }))],
     ['JSON with escaped slashes', Buffer.from(JSON.stringify({ key: SECRET }).replaceAll('/', '\\/'))],
-    ['HTML', Buffer.from('Canary+7/&quot;x&amp;y= z€')],
+    ['a form as browsers write it', Buffer.from(String(new URLSearchParams({ key: SECRET })).slice(4))],
+    ['JSON in ASCII', Buffer.from(JSON.stringify(SECRET).replace('€', '\\u20ac').slice(1, -1))],
+    [
+      'JSON that is safe in HTML',
+      Buffer.from(JSON.stringify(SECRET).replace('&', '\\u0026').replace('<', '\\u003c').slice(1, -1)),
+    ],
+    ['HTML', Buffer.from(`Canary+7/&quot;x&amp;y= z€!&#39;(&lt;~`)],
+    ['HTML of Go', Buffer.from(`Canary+7/&#34;x&amp;y= z€!&#39;(&lt;~`)],
+    ['HTML of Python', Buffer.from(`Canary+7/&quot;x&amp;y= z€!&#x27;(&lt;~`)],
     ['UTF-16', Buffer.from(SECRET, 'utf16le')],
   ])('that holds the secret as %s is cut before it, wherever its chunks end', async (_, form) => {
     const bytes = Buffer.concat([Buffer.from('before '), form, Buffer.from(' after')]);

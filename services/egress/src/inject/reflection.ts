@@ -16,10 +16,14 @@ function spellings(secret: string): Buffer[] {
   const hex = bytes.toString('hex');
   const percent = encodeURIComponent(secret);
   const json = JSON.stringify(secret).slice(1, -1);
+  const form = new URLSearchParams({ '': secret }).toString().slice(1);
   const cores = [0, 1, 2].map((offset) => base64Core(bytes, offset));
   const texts = [
-    ...[json, json.replaceAll('/', '\\/'), html(secret), hex, hex.toUpperCase()],
-    ...[percent, percent.replaceAll('%20', '+'), hex.replace(/../g, '%$&')].flatMap(bothCases),
+    ...[json, json.replaceAll('/', '\\/'), ...jsonInAscii(json), ...HTML_QUOTES.map((quotes) => html(secret, quotes))],
+    ...[hex, hex.toUpperCase()],
+    ...[percent, percent.replaceAll('%20', '+'), form, form.replaceAll('+', '%20'), hex.replace(/../g, '%$&')].flatMap(
+      bothCases,
+    ),
     ...cores.flatMap((core) => [core, urlSafe(core)]),
   ];
   return [bytes, Buffer.from(secret, 'utf16le'), ...texts.map((text) => Buffer.from(text))];
@@ -31,9 +35,26 @@ const bothCases = (text: string): string[] => [
   text.replace(/%../g, (digits) => digits.toLowerCase()),
 ];
 
-function html(text: string): string {
-  const names: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+/** How languages write both quotes in HTML. */
+const HTML_QUOTES = [
+  { '"': '&quot;', "'": '&#39;' },
+  { '"': '&#34;', "'": '&#39;' },
+  { '"': '&quot;', "'": '&#x27;' },
+  { '"': '&quot;', "'": '&#039;' },
+  { '"': '&quot;', "'": "'" },
+];
+
+function html(text: string, quotes: Record<string, string>): string {
+  const names: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', ...quotes };
   return text.replace(/[&<>"']/g, (character) => names[character] ?? character);
+}
+
+/** Writers of JSON escape all that is not ASCII, or what HTML would take for its own. */
+function jsonInAscii(json: string): string[] {
+  const escaped = (text: string, which: RegExp): string =>
+    text.replace(which, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  const [ascii, safe] = [/[^\x20-\x7e]/g, /[&<>]/g];
+  return [escaped(json, ascii), escaped(json, safe), escaped(escaped(json, ascii), safe)];
 }
 
 /** The characters of base64 that depend on these bytes alone when so many others of a group of three come before. */

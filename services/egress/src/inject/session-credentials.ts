@@ -35,7 +35,8 @@ export class SessionCredentials extends Credentials {
     const git = name === '' ? { host, path: repository ?? '' } : undefined;
     try {
       const used = await this.client.useSecret({ purpose, name, git, host, sessionId }, options);
-      return { name: used.name, value: used.value, ...(used.git && { username: used.git.username }) };
+      const { name: found, value, git: account, expiresAt } = used;
+      return { name: found, value, ...(account && { username: account.username }), ...(expiresAt && { expiresAt }) };
     } catch (cause) {
       if (isMargayError(cause) && NONE.has(cause.code)) return undefined;
       throw new UnavailableError('egress_unavailable', 'The credential of this rule cannot be had now; try again.', {
