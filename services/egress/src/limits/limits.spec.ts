@@ -29,6 +29,15 @@ describe('limits', () => {
     expect(() => ask()).toThrow(refused);
   });
 
+  it('lock nobody out when the clock is put back', () => {
+    const bounds = EgressLimits.parse({ requestsPerSecond: 2 });
+    limits.request(of('b1'), bounds);
+    now -= 3_600_000;
+    limits.request(of('b1'), bounds);
+    now += 1_000;
+    expect(() => limits.request(of('b1'), bounds)).not.toThrow();
+  });
+
   it('count the connections of a tenant and of each sandbox, and give them back once', () => {
     const bounds = EgressLimits.parse({ connections: 3, perSandbox: 2 });
     const first = limits.enter(of('b1'), bounds);

@@ -29,7 +29,9 @@ export class Limits {
   request({ tenantId }: EgressCaller, { requestsPerSecond }: EgressLimits): void {
     const usage = this.usageOf(tenantId, requestsPerSecond);
     const now = this.now();
-    usage.tokens = Math.min(requestsPerSecond, usage.tokens + ((now - usage.filledAt) / 1_000) * requestsPerSecond);
+    // A clock may be put back.
+    const elapsedMs = Math.max(0, now - usage.filledAt);
+    usage.tokens = Math.min(requestsPerSecond, usage.tokens + (elapsedMs / 1_000) * requestsPerSecond);
     usage.filledAt = now;
     if (usage.tokens < 1) throw exceeded(`more than ${requestsPerSecond} requests in a second`);
     usage.tokens -= 1;
