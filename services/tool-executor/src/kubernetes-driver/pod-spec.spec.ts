@@ -97,6 +97,14 @@ describe('the pod of a sandbox', () => {
     expect(pod.spec?.volumes?.[0]).toEqual({ name: 'workspace', emptyDir: { sizeLimit: '1Gi' } });
   });
 
+  it("is held to a number of processes by the kernel only where its user is nobody else's", () => {
+    const limitOf = (more: Partial<SandboxClass>) =>
+      podOf(request({ class: { ...classOf('default'), ...more } }), settings).spec?.containers[0]?.env?.find(
+        ({ name }) => name === 'MARGAY_SANDBOX_PROCESSES',
+      )?.value;
+    expect([limitOf({}), limitOf({ hostUsers: true }), limitOf({ hostUsers: false })]).toEqual(['0', '0', '512']);
+  });
+
   it('has the strict profile in the class strict, and in no other', () => {
     const limitsOf = (className: string) =>
       podOf(request({ className, class: classOf(className) }), settings)

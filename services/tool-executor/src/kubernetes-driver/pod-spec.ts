@@ -191,8 +191,8 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     MARGAY_SANDBOX_DRAIN_MS: String(DRAIN_MS),
     ...(request.volumeName === undefined ? { MARGAY_SANDBOX_LAST_ARCHIVE_MS: String(LAST_ARCHIVE_MS) } : {}),
     MARGAY_SANDBOX_MEMORY_BYTES: String(bytesOf(kind.memory.limit)),
-    // One counter would serve all pods of this user on the node; the kubelet limits processes of a pod.
-    MARGAY_SANDBOX_PROCESSES: '0',
+    // With users of the node one counter would serve all its pods; there the daemon and the kubelet count.
+    MARGAY_SANDBOX_PROCESSES: String(kind.hostUsers === false ? PROCESSES : 0),
     MARGAY_SANDBOX_POD_PROCESSES: String(isStrict ? STRICT_PROCESSES : PROCESSES),
     ...(isStrict ? { MARGAY_SANDBOX_PROFILE: 'strict' } : {}),
     MARGAY_SANDBOX_WORKSPACE_BYTES: String(bytesOf(kind.workspace)),
