@@ -165,10 +165,11 @@ export class ContentBringer implements SandboxPreparation {
     const { row } = taken;
     const said = { ...(reason && { reason }), ...(message && { message }), ...(head && { head }) };
     const isReady = status === 'ready';
-    await this.write(taken, { status: isReady ? 'ready' : 'failed', ...said });
+    const isCurrent = await this.write(taken, { status: isReady ? 'ready' : 'failed', ...said });
     const log = { workspaceId: row._id, tenantId: row.tenantId, kind: taken.content.source.kind, reason };
     this.ports.logger.info(log, isReady ? 'content brought' : 'content not brought');
-    if (isReady) await this.ports.uploads.removeOf(row.tenantId, row._id, this.ports.orders.kept);
+    // What was sent in its place meanwhile is still to be brought.
+    if (isReady && isCurrent) await this.ports.uploads.removeOf(row.tenantId, row._id, this.ports.orders.kept);
   }
 
   /** A sandbox that was lost says nothing about the content, but three of them do. */

@@ -13,10 +13,10 @@ export interface PageRequest {
 type Changes = Partial<Omit<WorkspaceDocument, '_id' | 'tenantId' | 'key' | 'rev'>>;
 
 const TOMBSTONE_MS = 30 * 24 * 3_600_000;
-/** What a workspace of the same key does not begin with. */
+/** What a workspace of the same key does not begin with; that its project is gone stays true. */
 const LEFT_BEHIND = [
   ...(['volume', 'snapshot', 'holder', 'forkedFrom', 'content'] as const),
-  ...(['retainUntil', 'obstacle', 'archiveNotBefore'] as const),
+  ...(['obstacle', 'archiveNotBefore'] as const),
 ];
 const TRIES = 5;
 /** Looked at in one turn of a sweep. */
@@ -114,7 +114,8 @@ export class WorkspaceRecords {
 
   /** Of all tenants: those of projects that are gone, whose time is over. */
   listRetired(now: Date): Promise<WorkspaceDocument[]> {
-    return this.many({ retainUntil: { $lt: now } }, { retainUntil: 1 }, BATCH);
+    const isThere = { $nin: ['deleting', 'deleted'] satisfies WorkspaceDocument['state'][] };
+    return this.many({ retainUntil: { $lt: now }, state: isThere }, { retainUntil: 1 }, BATCH);
   }
 
   /** Of all tenants. */
@@ -142,7 +143,7 @@ export class WorkspaceRecords {
   }
 
   /** Whether worktrees are folders of its volume. */
-  async hasParts({ _id, tenantId }: WorkspaceDocument): Promise<boolean> {
+  async hasParts({ _id, tenantId }: Pick<WorkspaceDocument, '_id' | 'tenantId'>): Promise<boolean> {
     const part = { tenantId, parentId: _id, state: { $ne: 'deleted' as const } };
     return (await this.rows.findOne(part).catch(rethrow)) !== null;
   }
@@ -150,6 +151,11 @@ export class WorkspaceRecords {
   /** Workspaces of worktrees that are folders of its volume. */
   listParts({ _id, tenantId }: Pick<WorkspaceDocument, '_id' | 'tenantId'>): Promise<WorkspaceDocument[]> {
     return this.many({ tenantId, parentId: _id, state: { $ne: 'deleted' } }, { _id: 1 }, BATCH);
+  }
+
+  /** Of a worktree nothing is remembered: one of the same name may be made at any time. */
+  async forgetPart({ _id, tenantId }: Pick<WorkspaceDocument, '_id' | 'tenantId'>): Promise<void> {
+    await this.rows.deleteOne({ _id, tenantId, parentId: { $exists: true } }).catch(rethrow);
   }
 
   /** Nothing is left of it but this row, and that for a while. */

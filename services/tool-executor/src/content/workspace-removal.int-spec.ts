@@ -21,6 +21,8 @@ class FakeInventory extends SandboxInventory {
   readonly living = new Map<string, string>();
   readonly unending = new Set<string>();
   obstacle: Error | undefined;
+  /** While files go. */
+  meanwhile: () => void = () => undefined;
 
   async list(): Promise<KnownSandbox[]> {
     return [];
@@ -48,6 +50,7 @@ class FakeInventory extends SandboxInventory {
   async removeFiles({ key }: InventoriedWorkspace): Promise<void> {
     if (this.obstacle) throw this.obstacle;
     this.done.push(`files ${key}`);
+    this.meanwhile();
   }
 
   release(sessionId: string): void {
@@ -136,7 +139,41 @@ describe('the removal of workspaces', () => {
     inventory.living.set('s2', part._id);
     expect(await removal().sweep()).toBe(1);
     expect(inventory.done.slice(0, 2)).toEqual(['end s2', 'files p/c']);
-    expect((await latest(part))?.state).toBe('deleted');
+    // One that is made anew finds no memory in its way, and the project knows of no part any more.
+    expect(await latest(part)).toBeUndefined();
+  });
+
+  it('takes all worktrees, however many there were', async () => {
+    const row = await made('p/many', { state: 'deleting' });
+    const parts = await Promise.all(
+      Array.from({ length: 230 }, (_, at) => made(`w/many:t${at}`, { parentId: row._id })),
+    );
+    for (let left = 3; left > 0; left -= 1) await removal().sweep();
+    expect((await latest(row))?.state).toBe('deleted');
+    const kept = await Promise.all(parts.map(latest));
+    expect(kept.filter((part) => part !== undefined)).toEqual([]);
+  });
+
+  it('removes files again where a sandbox came while they went', async () => {
+    const row = await made('p/late', { state: 'deleting' });
+    inventory.meanwhile = () => {
+      inventory.living.set('late', row._id);
+      inventory.meanwhile = () => undefined;
+    };
+    for (let left = 2; left > 0; left -= 1) await removal().sweep();
+    const files = inventory.done.filter((step) => step === 'files p/late' || step === 'end late');
+    expect(files).toEqual(['files p/late', 'end late', 'files p/late']);
+    expect((await latest(row))?.state).toBe('deleted');
+  });
+
+  it('goes again when somebody looks into the files of a project that is gone', async () => {
+    const row = await made('p/ended', { retainUntil: new Date(0) });
+    expect(await removal().sweep()).toBe(1);
+    const again = await made('p/ended');
+    expect(again).toMatchObject({ _id: row._id, state: 'new' });
+    expect(await removal().sweep()).toBe(1);
+    expect((await latest(row))?.state).toBe('deleted');
+    expect(await removal().sweep()).toBe(0);
   });
 
   it('waits while somebody holds it, also on its way', async () => {

@@ -84,32 +84,27 @@ export class WorkspaceRemoval {
     const { inventory, remnants, records } = this.ports;
     const parts = await records.listParts(row);
     const detail = () => `${row.key} ${row._id}`;
-    if (!(await this.endSandboxes([row, ...parts]))) return 'a sandbox works there';
+    if ((await this.endSandboxes([row, ...parts])).left > 0) return 'a sandbox works there';
     await faultPoint('workspace.before-files', detail);
     await inventory.removeFiles(row);
     await faultPoint('workspace.after-files', detail);
     for (const gone of [row, ...parts]) for (const remnant of remnants) await remnant.remove(gone);
-    // One that was claimed before the row said so may have come meanwhile.
-    if (!(await this.endSandboxes([row, ...parts]))) return 'a sandbox works there';
-    for (const part of parts) await this.buryPart(part);
-    return undefined;
+    // One that was claimed before the row said so may have come meanwhile, and made files.
+    if ((await this.endSandboxes([row, ...parts])).found > 0) return 'a sandbox came while the files went';
+    for (const part of parts) await records.forgetPart(part);
+    return (await records.hasParts(row)) ? 'there are more worktrees' : undefined;
   }
 
-  /** Worktrees are folders of its volume. */
-  private async buryPart(part: WorkspaceDocument): Promise<void> {
-    const { records } = this.ports;
-    await records.changeLatest(part, () => ({ set: { state: 'deleting' } }));
-    await records.bury(part);
-  }
-
-  private async endSandboxes(rows: readonly WorkspaceDocument[]): Promise<boolean> {
+  private async endSandboxes(rows: readonly WorkspaceDocument[]): Promise<{ found: number; left: number }> {
     const { inventory, release } = this.ports;
-    let left = 0;
+    let [found, left] = [0, 0];
     for (const row of rows) {
-      for (const { tenantId, sessionId } of await inventory.listOn(row)) await release(tenantId, sessionId);
-      left += (await inventory.listOn(row)).length;
+      const living = await inventory.listOn(row);
+      for (const { tenantId, sessionId } of living) await release(tenantId, sessionId);
+      found += living.length;
+      if (living.length > 0) left += (await inventory.listOn(row)).length;
     }
-    return left === 0;
+    return { found, left };
   }
 
   private async note(row: WorkspaceDocument, obstacle: string): Promise<void> {

@@ -46,7 +46,7 @@ export class WorkspacesService {
     const { records, retention } = this.ports;
     const _id = workspaceIdOf(tenantId, `p/${projectId}`);
     await records.changeLatest({ _id, tenantId }, (row) =>
-      row.retainUntil || !isUsable(row) ? undefined : { set: { retainUntil: retention.retainedUntil(new Date()) } },
+      row.retainUntil ? undefined : { set: { retainUntil: retention.retainedUntil(new Date()) } },
     );
   }
 
