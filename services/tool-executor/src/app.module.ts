@@ -5,7 +5,7 @@ import { ExecutorGrpc } from './executor/executor.grpc';
 import { ExecutorService } from './executor/executor.service';
 import { FilesService } from './files/files.service';
 import type { WorkspaceIndex } from './files/workspace-index';
-import { WorktreesService } from './files/worktrees.service';
+import { WorktreesService, type WorktreesParts } from './files/worktrees.service';
 import type { OutsideCalls } from './outside/outside-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 import { UtilitySandboxes } from './utility/utility-sandboxes';
@@ -18,10 +18,11 @@ export interface AppParts {
   outside?: OutsideCalls | undefined;
   callers?: EgressCallers | undefined;
   index: WorkspaceIndex;
+  forgetPart?: WorktreesParts['forgetPart'];
 }
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
-export function appModuleOf({ registry, keys, logger, outside, callers, index }: AppParts): Type {
+export function appModuleOf({ registry, keys, logger, outside, callers, index, forgetPart }: AppParts): Type {
   const utility = new UtilitySandboxes(registry);
   @Module({
     providers: [
@@ -31,7 +32,7 @@ export function appModuleOf({ registry, keys, logger, outside, callers, index }:
       { provide: KeyRing, useValue: keys },
       ...(callers ? [{ provide: EgressCallers, useValue: callers }] : []),
       { provide: FilesService, useFactory: () => new FilesService({ registry, utility, index }) },
-      { provide: WorktreesService, useFactory: () => new WorktreesService({ utility, index, logger }) },
+      { provide: WorktreesService, useFactory: () => new WorktreesService({ utility, index, logger, forgetPart }) },
       {
         provide: ExecutorService,
         useFactory: () =>

@@ -87,7 +87,15 @@ export async function startToolExecutor(
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
   const application = await startGrpcApplication({
     service: SERVICE,
-    module: appModuleOf({ registry, keys, logger, outside: outside?.calls, callers, index }),
+    module: appModuleOf({
+      registry,
+      keys,
+      logger,
+      outside: outside?.calls,
+      callers,
+      index,
+      forgetPart: content?.forgetPart,
+    }),
     listen: config.MARGAY_TOOL_EXECUTOR_LISTEN,
     keysDirectory: config.MARGAY_KEYS_DIR,
     shared,

@@ -18,6 +18,8 @@ import { WorkspacesService } from './workspaces.service';
 
 export interface OpenContent {
   bringer: ContentBringer;
+  /** Of a worktree that is removed. */
+  forgetPart: (part: { tenantId: string; _id: string }) => Promise<void>;
   /** Once there is a registry. */
   serve(registry: Pick<SandboxRegistry, 'release'>): WorkspacesService;
   close(): Promise<void>;
@@ -60,6 +62,10 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
     let sweep: LeasedSweep | undefined;
     return {
       bringer,
+      forgetPart: async (part) => {
+        for (const remnant of remnants) await remnant.remove(part);
+        await records.forgetPart(part);
+      },
       serve: (registry) => {
         const release = (tenantId: string, sessionId: string) => registry.release(tenantId, sessionId);
         const { inventory } = open;

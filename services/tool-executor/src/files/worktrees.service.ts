@@ -11,6 +11,8 @@ const LOOK_TIMEOUT_MS = 12_000;
 export interface WorktreesParts {
   utility: Pick<UtilitySandboxes, 'use'>;
   index: Pick<WorkspaceIndex, 'save'>;
+  /** Removes the record of a worktree's workspace; absent where none are kept. */
+  forgetPart?: ((part: { tenantId: string; _id: string }) => Promise<void>) | undefined;
   logger: Logger;
 }
 
@@ -27,12 +29,17 @@ export class WorktreesService {
     });
   }
 
-  remove(tenantId: string, request: executorPb.RemoveWorktreeRequest): Promise<executorPb.RemoveWorktreeResponse> {
+  async remove(
+    tenantId: string,
+    request: executorPb.RemoveWorktreeRequest,
+  ): Promise<executorPb.RemoveWorktreeResponse> {
     const { slug, force, deleteBranch } = request;
-    return this.change(tenantId, request.workspaceJson, async ({ client, token }) => {
+    const removed = await this.change(tenantId, request.workspaceJson, async ({ client, token }) => {
       const options = { grant: await token(), timeoutMs: GIT_TIMEOUT_MS };
       return client.removeWorktree({ slug, force, deleteBranch }, options);
     });
+    await this.parts.forgetPart?.({ tenantId, _id: worktreeIdOf(tenantId, request) });
+    return removed;
   }
 
   private change<T>(tenantId: string, json: string, work: (sandbox: UtilitySandbox) => Promise<T>): Promise<T> {
@@ -56,4 +63,10 @@ export class WorktreesService {
       this.parts.logger.warn({ err: error, workspaceId }, 'a workspace could not be listed');
     }
   }
+}
+
+function worktreeIdOf(tenantId: string, request: executorPb.RemoveWorktreeRequest): string {
+  const of = sharedWorkspaceOf(request.workspaceJson);
+  const workspace = { kind: 'worktree', of: of.kind === 'worktree' ? of.of : of, slug: request.slug } as const;
+  return workspaceIdOf(tenantId, workspaceKeyOf({ sessionId: '', workspace }));
 }

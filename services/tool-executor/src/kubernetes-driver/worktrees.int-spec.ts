@@ -35,6 +35,8 @@ describe('a worktree on a cluster', () => {
     expect(new Set(pods.map(({ metadata }) => metadata.labels?.['margay.dev/workspace-id']))).toEqual(new Set([project?._id])); // prettier-ignore
     const removed = await executor.client.removeWorktree({ workspaceJson, slug: 'fix', force: true, deleteBranch: false }, executor.principal); // prettier-ignore
     expect(removed).toEqual({ removed: true });
+    // Nothing keeps the project's volume from sleeping any more.
+    expect((await fixture.workspaces()).map(({ key }) => key)).toEqual([project?.key]);
   });
 
   it('needs its project on a volume', async () => {
