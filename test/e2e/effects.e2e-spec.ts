@@ -167,7 +167,10 @@ describe('a sandbox that dies in the middle of a command (pain 28)', () => {
     const { status, text } = await run.result();
     expect(status).toBe('completed');
     expect(text).toMatch(/^ERROR: The outcome of 'aider_shell_tool' is unknown.* then .*"stdout":"1\\n"/);
-    expect(await world.payloadsOf(session, 'tool_result')).toMatchObject([{ outcome: 'unknown' }, { success: true }]);
+    expect(await world.payloadsOf(session, 'tool_result')).toMatchObject([
+      { outcome: 'unknown', error: 'sandbox_lost' },
+      { success: true },
+    ]);
     expect(await world.payloadsOf(session, 'run_note')).toHaveLength(1);
     expect(await processesWith(word)).toEqual([]);
   });

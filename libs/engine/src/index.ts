@@ -22,6 +22,7 @@ export {
   Model,
   ModelFailure,
   RunStopped,
+  SANDBOX_LOST,
   Tools,
   type Said,
   type EnginePorts,

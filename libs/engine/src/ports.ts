@@ -138,6 +138,9 @@ export interface FileVersion {
   size: number;
 }
 
+/** `error` of an outcome that is unknown since the sandbox is gone; events show the bare word. */
+export const SANDBOX_LOST = 'sandbox_lost';
+
 export interface ToolOutcome {
   /** `unknown`: it may or may not have taken effect. */
   status: 'ok' | 'error' | 'timed_out' | 'killed' | 'cancelled' | 'unknown';

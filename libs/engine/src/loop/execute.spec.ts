@@ -73,7 +73,7 @@ it('does not move an unkeyed call on whose lost attempt may have run', async () 
   await world.session.run('Go.');
   const [first, , second, write] = await world.payloads('tool_result');
   expect(first).toMatchObject({ tool_id: 'shell', success: true });
-  expect(second).toMatchObject({ tool_id: 'shell', outcome: 'unknown' });
+  expect(second).toMatchObject({ tool_id: 'shell', success: false, error: 'sandbox_lost', outcome: 'unknown' });
   expect(write).toMatchObject({ tool_id: 'write', success: true });
 });
 

@@ -1,6 +1,6 @@
 import type { EventInput, ToolDescriptor } from '@margay/contracts';
 import { untilAborted } from '../abort';
-import type { SandboxWait, ToolInvocation, ToolOutcome, WrongIncarnation } from '../ports';
+import { SANDBOX_LOST, type SandboxWait, type ToolInvocation, type ToolOutcome, type WrongIncarnation } from '../ports';
 import type { AgentRun } from './agent-run';
 import { epochOfCall } from './call-ids';
 import { messageOf } from './plain-text';
@@ -12,6 +12,7 @@ const SANDBOXES_MAX = 5;
 
 const failed = (error: string): ToolOutcome => ({ status: 'error', result: null, error });
 const UNKNOWN: ToolOutcome = { status: 'unknown', result: null };
+const LOST: ToolOutcome = { ...UNKNOWN, error: SANDBOX_LOST };
 
 /** Runs a call to its outcome, in the sandbox that the run has committed to. Rejects only when the run is stopped. */
 export async function execute(
@@ -29,7 +30,7 @@ export async function execute(
       return outcome;
     }
     const mayHaveRun = outcome.mayHaveRun === true && incarnation !== NO_INCARNATION;
-    if (mayHaveRun && invocation.effect === 'unkeyed') return UNKNOWN;
+    if (mayHaveRun && invocation.effect === 'unkeyed') return LOST;
     await run.sandbox.commitTo(outcome.incarnation);
   }
   return failed('the sandbox was replaced again and again; try later');

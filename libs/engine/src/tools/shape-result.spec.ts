@@ -85,6 +85,15 @@ it.each<[ToolOutcome['status'], string]>([
   expect(shaped.summary).toMatch(/^ERROR: /);
 });
 
+it('says of a lost sandbox in one word that events can be searched for', () => {
+  const shaped = shape({ status: 'unknown', result: null, error: 'sandbox_lost' });
+  expect(shaped).toMatchObject({
+    error: 'sandbox_lost',
+    outcome: 'unknown',
+    text: expect.stringContaining('sandbox_lost. Check'),
+  });
+});
+
 it('tells the model what a failed tool said', () => {
   expect(shape({ status: 'error', result: 'line 3: oops', error: 'exit code 1' })).toMatchObject({
     text: 'ERROR: exit code 1\nline 3: oops',

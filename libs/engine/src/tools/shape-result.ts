@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import type { ToolDescriptor } from '@margay/contracts';
-import type { ModelImage, ToolOutcome } from '../ports';
+import { SANDBOX_LOST, type ModelImage, type ToolOutcome } from '../ports';
 import { summarise } from './summary';
 import { cutObject, cutOf, cutText } from './truncate';
 
@@ -80,11 +80,13 @@ function shapeFailure(outcome: ToolOutcome, options: ShapeOptions): ShapedResult
       return failedResult(`Tool '${toolId}' was killed${detail}`, 'killed');
     case 'cancelled':
       return failedResult(`Tool '${toolId}' was cancelled${detail}`, 'cancelled');
-    case 'unknown':
-      return failedResult(
+    case 'unknown': {
+      const unknown = failedResult(
         `The outcome of '${toolId}' is unknown: it may or may not have taken effect${detail}. Check before repeating it`,
         'unknown',
       );
+      return outcome.error === SANDBOX_LOST ? { ...unknown, error: SANDBOX_LOST } : unknown;
+    }
     default:
       return shapeError(outcome, options);
   }

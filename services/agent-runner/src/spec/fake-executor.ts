@@ -81,13 +81,13 @@ export const wrongIncarnation = (incarnation: string): Message => ({
   $case: 'wrongIncarnation',
   value: { incarnation },
 });
-export const finished = (result: unknown, status = 'ok'): Message => ({
+export const finished = (result: unknown, status = 'ok', limitHit = ''): Message => ({
   $case: 'finished',
   value: {
     status,
     resultJson: JSON.stringify(result),
     changedFiles: [],
-    limitHit: '',
+    limitHit,
     durationMs: 1,
     exitCode: undefined,
     fileVersion: undefined,

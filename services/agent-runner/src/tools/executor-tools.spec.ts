@@ -57,6 +57,23 @@ it('gives the outcome with the sandbox in which it ran', async () => {
   ]);
 });
 
+it.each([
+  ['killed', 'processes', { error: 'its sandbox had too many processes (processes). said' }],
+  ['killed', 'new word', { error: 'said' }],
+  ['unknown', 'restart', { error: 'sandbox_lost' }],
+  ['error', 'disk', { error: 'said' }],
+])('tells which limit ended a call: %s, %s', async (status, limitHit, told) => {
+  expect(await execute([[started(), finished('said', status, limitHit)]])).toMatchObject({ status, ...told });
+});
+
+it('tells which limit a command met that came to its end', async () => {
+  const result = { kind: 'shell', exit_code: 152 };
+  const { result: met } = (await execute([[started(), finished(result, 'ok', 'cpu')]])) as { result: unknown };
+  expect(met).toEqual({ ...result, limit_hit: 'cpu' });
+  const { result: late } = (await execute([[started(), finished(result, 'ok', 'wall_time')]])) as { result: unknown };
+  expect(late).toEqual(result);
+});
+
 it('hands on what happened to the workspace, and nothing that it does not know', async () => {
   const notice = (type: string, payload: object): Attempt[number] => ({
     $case: 'notice',

@@ -12,6 +12,7 @@ import {
 import type { AttachmentPlacer } from '../attachments/attachment-placer';
 import { currentTraceparent, type GrpcClient, type Logger } from '@margay/platform';
 import { CallStream } from '@margay/platform/calls';
+import { outcomeOf } from './outcome-of';
 
 type ExecuteOptions = Parameters<Tools['execute']>[1];
 type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
@@ -25,7 +26,6 @@ const UNREACHABLE_MAX_MS = 600_000;
 /** A sandbox that does not start this often will not start by being asked again. */
 const STARTS_MAX = 3;
 const SHOW_WAITING_MS = 3_000;
-const STATUSES = new Set(['ok', 'error', 'timed_out', 'killed', 'cancelled', 'unknown']);
 
 const CANCELLED: ToolOutcome = { status: 'cancelled', result: null, error: 'cancelled' };
 const UNKNOWN: ToolOutcome = { status: 'unknown', result: null };
@@ -264,26 +264,4 @@ function givenUp({ effect }: ToolInvocation, signal: AbortSignal, { mayHaveRun }
 /** What is not known of an unkeyed call is not called a failure: the model would repeat it. */
 function failed({ effect }: ToolInvocation, { mayHaveRun }: Doubt, error: string): ToolOutcome {
   return mayHaveRun && effect === 'unkeyed' ? { ...UNKNOWN, error } : { status: 'error', result: null, error };
-}
-
-function outcomeOf(finished: executorPb.ExecuteFinished, incarnation: string): ToolOutcome {
-  const { status, resultJson, changedFiles, fileVersion, unchanged } = finished;
-  const known = STATUSES.has(status) ? (status as ToolOutcome['status']) : 'error';
-  const result: unknown = resultJson === '' ? null : JSON.parse(resultJson);
-  return {
-    status: known,
-    result,
-    ...(known === 'ok' ? {} : { error: errorText(result) }),
-    changedFiles,
-    ...(fileVersion ? { fileVersion } : {}),
-    ...(unchanged ? { isUnchanged: true } : {}),
-    ...(incarnation === '' ? {} : { incarnation }),
-  };
-}
-
-function errorText(result: unknown): string {
-  if (typeof result === 'string') return result;
-  const { error, message } = (result ?? {}) as { error?: unknown; message?: unknown };
-  if (typeof error === 'string') return error;
-  return typeof message === 'string' ? message : 'the tool call failed';
 }
