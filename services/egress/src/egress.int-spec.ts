@@ -86,6 +86,17 @@ describe('requests in the clear', () => {
     expect(seen).toEqual([]);
   });
 
+  it('reach what the operator excepted by a rule only, not because everything public is allowed', async () => {
+    port = await fixture.serve(webServer());
+    fixture.names.set('web.example', ['127.0.0.1']);
+    const excepted = [{ host: 'web.example', cidr: '127.0.0.0/8', ports: [port, 80] }];
+    await fixture.start({ maxMode: 'public', private: excepted, policy: { mode: 'public' } });
+    const refused = { status: 502, headers: { 'x-margay-egress': 'egress_address' } };
+    expect(await fixture.get('http://web.example/')).toMatchObject(refused);
+    const { head } = await fixture.tunnel(`web.example:${port}`);
+    expect(head).toMatch(/^HTTP\/1.1 502 .*X-Margay-Egress: egress_address/s);
+  });
+
   it('say when a host takes no connection', async () => {
     await startWeb();
     const free = await fixture.serveTcp((socket) => socket.destroy());

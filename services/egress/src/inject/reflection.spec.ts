@@ -45,6 +45,7 @@ describe('an answer', () => {
     ['HTML of Go', Buffer.from(`Canary+7/&#34;x&amp;y= z€!&#39;(&lt;~`)],
     ['HTML of Python', Buffer.from(`Canary+7/&quot;x&amp;y= z€!&#x27;(&lt;~`)],
     ['UTF-16', Buffer.from(SECRET, 'utf16le')],
+    ['UTF-16, high bytes first', Buffer.from(SECRET, 'utf16le').swap16()],
   ])('that holds the secret as %s is cut before it, wherever its chunks end', async (_, form) => {
     const bytes = Buffer.concat([Buffer.from('before '), form, Buffer.from(' after')]);
     for (const size of [1, 2, 3, 7, 16, 1_000]) await expect(pass(cut(bytes, size))).rejects.toMatchObject({ reason: 'egress_reflection' }); // prettier-ignore

@@ -26,7 +26,8 @@ function spellings(secret: string): Buffer[] {
     ),
     ...cores.flatMap((core) => [core, urlSafe(core)]),
   ];
-  return [bytes, Buffer.from(secret, 'utf16le'), ...texts.map((text) => Buffer.from(text))];
+  const wide = Buffer.from(secret, 'utf16le');
+  return [bytes, wide, Buffer.from(wide).swap16(), ...texts.map((text) => Buffer.from(text))];
 }
 
 /** Hexadecimal digits of percent-encoding are written both ways. */

@@ -19,7 +19,11 @@ afterEach(() => fixture.remove());
 
 const at = (name = 'git.example') => `${name}:${port}`;
 
-async function startHost(rule: object = {}, identity = hostIdentity('git.example')): Promise<void> {
+async function startHost(
+  rule: object = {},
+  identity = hostIdentity('git.example'),
+  limits: object = {},
+): Promise<void> {
   port = await fixture.serveHost(
     'git.example',
     (request, response) => {
@@ -39,6 +43,7 @@ async function startHost(rule: object = {}, identity = hostIdentity('git.example
         { id: 'git', hosts: ['git.example'], ports: [port], intercept: true, paths: ['/team/**'], ...rule },
         { id: 'inner', hosts: ['inner.example'] },
       ],
+      limits,
     },
   });
 }
@@ -142,6 +147,24 @@ describe('an intercepted tunnel', () => {
       expect(await text(socket)).toMatch(/^HTTP\/1.1 400 /);
     }
     expect(seen.filter(({ url }) => url?.includes('smuggled'))).toEqual([]);
+  });
+
+  it('counts as a connection of its sandbox while it is open', async () => {
+    await startHost({}, hostIdentity('git.example'), { perSandbox: 2 });
+    const held = await Promise.all([fixture.speak(at()), fixture.speak(at())]);
+    await Promise.all(held.map((socket) => once(socket, 'secureConnect')));
+    await closed(await fixture.speak(at()));
+    const [first, second] = held;
+    first.write(`GET /team/a HTTP/1.1\r\nHost: ${at()}\r\n\r\n`);
+    expect(String((await once(first, 'data'))[0])).toMatch(/^HTTP\/1.1 200/);
+    second.destroy();
+    let isOpen = false;
+    while (!isOpen) {
+      const socket = await fixture.speak(at());
+      isOpen = await Promise.race([once(socket, 'secureConnect').then(() => true), closed(socket).then(() => false)]);
+    }
+    await fixture.stop();
+    expect(fixture.audit).toContainEqual(expect.objectContaining({ reason: 'egress_limit', decision: 'denied' }));
   });
 
   it('judges a redirect anew, since the client follows it', async () => {

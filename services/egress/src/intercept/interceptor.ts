@@ -49,12 +49,17 @@ export class Interceptor {
     this.server.keepAliveTimeout = SILENT_TIMEOUT_MS;
   }
 
-  /** `hello` are the bytes that the client has sent. */
+  /**
+   * `hello` are the bytes that the client has sent.
+   * @throws ResourceExhaustedError `egress_limit`
+   */
   take(client: Socket, hello: Buffer, tunnel: Tunnel): void {
+    const secureContext = this.options.authority.contextFor(tunnel.host);
+    const lease = this.options.gate.hold(tunnel.caller);
     client.unshift(hello);
     const secure = new TLSSocket(client, {
       isServer: true,
-      secureContext: this.options.authority.contextFor(tunnel.host),
+      secureContext,
       ALPNProtocols: ['http/1.1'],
     });
     const destroy = (): void => {
@@ -65,6 +70,7 @@ export class Interceptor {
     secure.on('error', destroy);
     secure.once('close', () => {
       clearTimeout(late);
+      lease.leave();
       client.destroy();
     });
     secure.once('secure', () => {

@@ -24,6 +24,8 @@ export interface Permission {
   rule: string;
   /** Of a tunnel: the requests in it are to be read. */
   intercept: boolean;
+  /** No rule named it: what the operator excepted is not meant. */
+  isPublicOnly?: boolean;
   inject?: EgressInjection;
 }
 
@@ -46,7 +48,7 @@ export function judge(policy: EgressPolicy, maxMode: EgressMode, target: Target,
   const rule = policy.rules.find((candidate) => concerns(candidate, target, caller));
   const isNamed = policy.rules.some((candidate) => isFor(candidate, caller) && names(candidate, target));
   if (!rule && !isNamed && mode === 'public' && isUsual(target))
-    return { isAllowed: true, rule: PUBLIC_RULE, intercept: false };
+    return { isAllowed: true, rule: PUBLIC_RULE, intercept: false, isPublicOnly: true };
   if (!rule) return { isAllowed: false, why: 'no_rule' };
   return permissionOf(rule, target);
 }

@@ -9,6 +9,8 @@ export class Exchange {
   caller?: EgressCaller;
   target?: Target;
   rule?: string;
+  /** Whether it may only go to addresses that are public, not to those that the operator excepted. */
+  isPublicOnly = false;
   why?: string;
   /** Of the secret that was added to the request. */
   credential?: string;

@@ -6,8 +6,9 @@ import { AddressGuard } from '../address/address-guard';
 import { dial } from '../address/dial';
 import type { Resolve } from '../address/resolver';
 import type { EgressRecord } from '../audit/egress-record';
-import type { Limits } from '../limits/limits';
+import { Limits, type Lease } from '../limits/limits';
 import type { Permission, Refused, Target } from '../policy/judge';
+import type { EgressSettings } from '../policy/egress-policy';
 import type { EgressPolicies } from '../policy/policy-file';
 import { Exchange } from './exchange';
 
@@ -37,14 +38,16 @@ const WHY: Readonly<Record<Refused['why'], string>> = {
 
 /** What every request and tunnel passes: who asks, whether the policy, the limits and the addresses allow it. */
 export class Gate {
-  private guard: AddressGuard;
+  private guards: Guards;
   private readonly open = new Set<Exchange>();
+  private readonly held: Limits;
 
   constructor(private readonly options: GateOptions) {
     const { policies } = options;
-    this.guard = new AddressGuard(policies.settings);
+    this.held = new Limits(options.now);
+    this.guards = guardsOf(policies.settings);
     policies.onChange(() => {
-      this.guard = new AddressGuard(policies.settings);
+      this.guards = guardsOf(policies.settings);
       this.cutForbidden();
     });
   }
@@ -79,6 +82,14 @@ export class Gate {
     this.options.limits.request(caller, exchange.limits);
   }
 
+  /**
+   * An intercepted tunnel, for as long as it is open: as many as connections, and counted apart from those of its requests.
+   * @throws ResourceExhaustedError `egress_limit`
+   */
+  hold(caller: EgressCaller): Lease {
+    return this.held.enter(caller, this.policyOf(caller).limits);
+  }
+
   /** What holds for a caller now. */
   policyOf({ tenantId }: EgressCaller): EgressPolicy {
     return this.options.policies.policyOf(tenantId);
@@ -91,8 +102,9 @@ export class Gate {
     exchange.target = target;
     const verdict = this.options.policies.judge(target, caller);
     if (verdict.rule !== undefined) exchange.rule = verdict.rule;
-    if (verdict.isAllowed) return verdict;
-    throw refuse(exchange, verdict.why);
+    if (!verdict.isAllowed) throw refuse(exchange, verdict.why);
+    exchange.isPublicOnly = verdict.isPublicOnly === true;
+    return verdict;
   }
 
   /** A connection to the target that was admitted, if the limits and the target's addresses allow it. */
@@ -101,7 +113,8 @@ export class Gate {
     if (!caller || !limits) throw new PermissionDeniedError('egress_denied', 'The caller is not known.');
     exchange.lease = this.options.limits.enter(caller, limits);
     const connectTimeoutMs = this.options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
-    const dialer = { guard: this.guard, resolve: this.options.resolve, connectTimeoutMs };
+    const guard = exchange.isPublicOnly ? this.guards.publicOnly : this.guards.all;
+    const dialer = { guard, resolve: this.options.resolve, connectTimeoutMs };
     const socket = await dial(dialer, target.host, target.port);
     const idle = new DeadlineExceededError('egress_timeout', `Nothing moved for ${limits.idleSeconds} seconds.`);
     socket.setTimeout(limits.idleSeconds * 1_000, () => {
@@ -127,6 +140,17 @@ export class Gate {
     }
   }
 }
+
+interface Guards {
+  all: AddressGuard;
+  /** Without the operator's exceptions. */
+  publicOnly: AddressGuard;
+}
+
+const guardsOf = (settings: EgressSettings): Guards => ({
+  all: new AddressGuard(settings),
+  publicOnly: new AddressGuard({ ...settings, private: [] }),
+});
 
 /** Why it is refused, in the words for the client and for the record. */
 export function refuse(exchange: Exchange, why: Refused['why']): MargayError {
