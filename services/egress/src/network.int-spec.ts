@@ -1,6 +1,8 @@
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
 import { executorPb } from '@margay/contracts';
 import { UnauthenticatedError } from '@margay/errors';
 import { freePorts } from '@margay/launcher';
@@ -80,6 +82,23 @@ describe('the proxy on a network', () => {
       expect(answer).toContain('Proxy-Authenticate: Basic realm="margay"');
       expect(answer).toContain('X-Margay-Egress: egress_identity');
     }
+  });
+
+  it('leaves room for others, however many connections come from one address', async () => {
+    const sockets = Array.from({ length: 520 }, () =>
+      connect(proxyPort, '127.0.0.1')
+        .on('error', () => undefined)
+        .resume(),
+    );
+    const ends = sockets.map((socket) => once(socket, 'close'));
+    const open = () => sockets.filter(({ destroyed }) => !destroyed);
+    while (open().length > 500) await delay(50);
+    await delay(100);
+    expect(open()).toHaveLength(500);
+    for (const socket of open()) socket.destroy();
+    await Promise.all(ends);
+    let answer = '';
+    while (!answer.startsWith('HTTP/1.1 200')) answer = await ask('b1:right').catch(() => '');
   });
 
   it('does not start half configured', async () => {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { InvalidArgumentError, UnauthenticatedError, UnavailableError } from '@margay/errors';
 import { KeyRing, type Logger, type ServiceShared } from '@margay/platform';
 import type { EgressConfig } from '../config';
@@ -15,6 +16,8 @@ export interface Doors {
 }
 
 const MAX_CONNECTIONS = 10_000;
+/** One sandbox must not take all of them before anybody knows who it is. */
+const MOST_PER_ADDRESS = 500;
 
 /** @throws InvalidArgumentError `bad_environment` */
 export async function doorsOf(
@@ -60,12 +63,29 @@ async function listenOn({ server }: EgressProxy, listen: string): Promise<void> 
   const separator = listen.lastIndexOf(':');
   const host = listen.slice(0, separator).replace(/^\[|\]$/g, '');
   server.maxConnections = MAX_CONNECTIONS;
+  server.prependListener('connection', boundByAddress());
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause) =>
       reject(new UnavailableError('listen_failed', `Cannot listen on ${listen}; is the port taken?`, { cause })),
     );
     server.listen(Number(listen.slice(separator + 1)), host, resolve);
   });
+}
+
+function boundByAddress(): (socket: Socket) => void {
+  const open = new Map<string, number>();
+  return (socket) => {
+    const { remoteAddress: address } = socket;
+    if (address === undefined) return; // by the private socket
+    const count = (open.get(address) ?? 0) + 1;
+    open.set(address, count);
+    socket.once('close', () => {
+      const left = (open.get(address) ?? 1) - 1;
+      if (left > 0) open.set(address, left);
+      else open.delete(address);
+    });
+    if (count > MOST_PER_ADDRESS) socket.destroy();
+  };
 }
 
 const incomplete = (what: string) => new InvalidArgumentError('bad_environment', `Cannot start: ${what}.`);

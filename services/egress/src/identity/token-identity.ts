@@ -15,8 +15,8 @@ export interface Claim {
 export type ResolveClaim = (claim: Claim) => Promise<EgressCaller>;
 
 const KNOWN_MS = 60_000;
-/** A sandbox that was just claimed is known a moment later. */
-const UNKNOWN_MS = 2_000;
+/** A sandbox may ask at the moment in which it becomes somebody's. */
+const UNKNOWN_MS = 250;
 const CACHED = 10_000;
 
 /** Callers by proxy user and source address, asked of whoever keeps sandboxes. */
