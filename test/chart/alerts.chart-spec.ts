@@ -163,6 +163,11 @@ const EXAMPLES: Record<string, Example> = {
     ],
     about: { class: 'default' },
   },
+  MargaySandboxStartsFailing: {
+    fires: [constant('margay_sandbox_pool{class="default",state="failing"}', 3)],
+    quiet: [constant('margay_sandbox_pool{class="default",state="failing"}', 2)],
+    about: { class: 'default' },
+  },
   MargaySandboxesFailing: {
     fires: [growing('margay_sandbox_claim_failures_total{reason="quota"}', 1)],
     quiet: [growing('margay_sandbox_claim_failures_total{reason="quota"}', 0.1)],
