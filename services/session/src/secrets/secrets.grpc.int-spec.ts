@@ -92,13 +92,21 @@ describe('secrets between services', () => {
     expect(await db.collection('secrets').countDocuments({ tenantId: { $ne: 'default' } })).toBe(0);
   });
 
-  it('stop a start without the key-encryption key that they need', async () => {
+  it('stop a start without the key-encryption key that they need, until they are given up', async () => {
     await put({});
     const folder = await mkdtemp(join(tmpdir(), 'margay-kek-'));
     const file = join(folder, 'kek.json');
     await writeFile(file, JSON.stringify({ active: 'k9', keys: { k9: randomBytes(32).toString('base64') } }));
     await expect(harness.addReplica({ MARGAY_KEK_FILE: file })).rejects.toMatchObject({ reason: 'kek_missing' });
     await expect(harness.addReplica({ MARGAY_KEK_FILE: '' })).rejects.toMatchObject({ reason: 'bad_environment' });
+    // As docs/secrets.md says for a file that is lost for good.
+    const db = await harness.db();
+    await db.collection('tenants').updateMany({}, { $unset: { deks: 1 } });
+    await db.collection('secrets').deleteMany({});
+    const anew = await harness.addReplica({ MARGAY_KEK_FILE: file });
+    await anew.stop();
+    await put({});
+    expect(await use({})).toMatchObject({ value: CANARY, rev: 1 });
     await rm(folder, { recursive: true });
   }, 60_000);
 });
