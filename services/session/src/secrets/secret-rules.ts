@@ -4,6 +4,8 @@ import { TENANT_OWNER, type GitAccountRow, type SecretRow } from './secret.repos
 
 export const VALUE_MAX_BYTES = 32 * 1024;
 export const SECRETS_MAX = 200;
+/** Of one member: the lowest roles must not use up what the tenant has. */
+export const PERSONAL_MAX = 50;
 const USES_MAX = 16;
 const HOSTS_MAX = 64;
 

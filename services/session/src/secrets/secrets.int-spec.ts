@@ -211,6 +211,18 @@ describe.each([
     await expect(take({ sessionId: 'his' })).rejects.toMatchObject({ reason: 'secret_not_found' });
   });
 
+  it('of a member is one of few, so that nobody keeps the others from having any', async () => {
+    const personal = (name: string, principal = ada()) => put({ scope: 'personal', name }, principal);
+    for (let count = 0; count < 50; count += 1) await personal(`s${count}`);
+    await expect(personal('more')).rejects.toMatchObject({
+      reason: 'limit_exceeded',
+      details: { limit: 'personal_secrets', max: 50, used: 50 },
+    });
+    expect((await personal('s0')).isCreated).toBe(false);
+    await put();
+    await personal('more', principalOf(bench.tenantId, 'user:bob', 'member'));
+  });
+
   it('is managed by administrators, and by members for themselves', async () => {
     await expect(put({}, ada())).rejects.toMatchObject({ details: { scope: 'secrets.manage' } });
     await expect(remove({}, ada())).rejects.toMatchObject({ reason: 'permission_denied' });

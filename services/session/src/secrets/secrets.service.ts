@@ -1,7 +1,7 @@
 import { subjects, type Principal, type secretsPb } from '@margay/contracts';
 import { AbortedError, NotFoundError, ResourceExhaustedError } from '@margay/errors';
 import type { Logger, NatsBus } from '@margay/platform';
-import { checkName, ownerFor, scopeOf, SECRETS_MAX, termsOf, type SecretScope } from './secret-rules';
+import { checkName, ownerFor, scopeOf, PERSONAL_MAX, SECRETS_MAX, termsOf, type SecretScope } from './secret-rules';
 import { secretId, TENANT_OWNER, type SecretRepository, type SecretRow } from './secret.repository';
 import type { Vault } from './vault';
 
@@ -52,7 +52,7 @@ export class SecretsService {
     for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
       const present = await rows.find(tenantId, _id);
       requireRev(name, ifRev, present?.rev ?? 0);
-      if (!present) await this.requireRoom(tenantId);
+      if (!present) await this.requireRoom(tenantId, owner);
       const slot = { _id, tenantId, rev: (present?.rev ?? 0) + 1 };
       const written = { updatedBy: principal.principal, updatedAt: new Date(this.now()) };
       const row: SecretRow = { ...slot, owner, name, ...terms, ...(await vault.seal(slot, value)), ...written };
@@ -81,11 +81,10 @@ export class SecretsService {
     throw revMoved(name);
   }
 
-  private async requireRoom(tenantId: string): Promise<void> {
-    const used = await this.ports.rows.count(tenantId);
-    if (used < SECRETS_MAX) return;
-    const details = { limit: 'secrets', max: SECRETS_MAX, used };
-    throw new ResourceExhaustedError('limit_exceeded', `secrets: ${used} of ${SECRETS_MAX}`, { details });
+  private async requireRoom(tenantId: string, owner: string): Promise<void> {
+    requireBelow('secrets', await this.ports.rows.count(tenantId), SECRETS_MAX);
+    if (owner === TENANT_OWNER) return;
+    requireBelow('personal_secrets', (await this.ports.rows.list(tenantId, owner)).length, PERSONAL_MAX);
   }
 
   private announce({ tenantId, principal, keyId, requestId }: Principal, action: string, row: SecretRow): void {
@@ -103,6 +102,12 @@ export const scopeName = ({ owner }: Pick<SecretRow, 'owner'>): SecretScope =>
 
 export function secretNotFound(name: string) {
   return new NotFoundError('secret_not_found', `secret ${name} not found`);
+}
+
+function requireBelow(limit: string, used: number, max: number): void {
+  if (used < max) return;
+  const details = { limit, max, used };
+  throw new ResourceExhaustedError('limit_exceeded', `${limit}: ${used} of ${max}`, { details });
 }
 
 function requireRev(name: string, wanted: number | undefined, rev: number): void {
