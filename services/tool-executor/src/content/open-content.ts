@@ -71,7 +71,11 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
         const { inventory } = open;
         const removal = new WorkspaceRemoval({ records, inventory, release, remnants, retention, logger });
         const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
-        const work = { name: 'workspace-retention', everyMs, sweep: () => removal.sweep() };
+        const work = {
+          name: 'workspace-retention',
+          everyMs,
+          sweep: async () => (await uploads.collect()) + (await removal.sweep()),
+        };
         sweep = new LeasedSweep(work, { leases, logger });
         sweep.start();
         const usual = { class: SANDBOX_CLASS, storage: 'volume' };

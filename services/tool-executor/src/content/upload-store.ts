@@ -5,6 +5,7 @@ import { InvalidArgumentError, isMargayError, NotFoundError } from '@margay/erro
 import { translateStoreError } from '@margay/platform';
 import { GridFSBucket, ObjectId, type Collection, type Db } from 'mongodb';
 import type { StoredUpload } from './workspace-document';
+import { UnfinishedFiles } from './unfinished-files';
 import { formatOf } from './upload-format';
 
 interface UploadedFile {
@@ -24,8 +25,10 @@ const HEAD_BYTES = 512;
 export class UploadStore {
   private readonly bucket: GridFSBucket;
   private readonly files: Collection<UploadedFile>;
+  private readonly unfinished: UnfinishedFiles;
 
   constructor(private readonly db: Db) {
+    this.unfinished = new UnfinishedFiles(db, BUCKET);
     this.bucket = new GridFSBucket(db, { bucketName: BUCKET });
     this.files = db.collection(`${BUCKET}.files`);
   }
@@ -46,11 +49,15 @@ export class UploadStore {
     const meter = new UploadMeter(filename);
     const metadata = { tenantId, workspaceId, at: new Date() };
     const stored = this.bucket.openUploadStream(filename, { metadata });
+    await this.unfinished.begin(stored.id);
     try {
       await pipeline(Readable.from(content), meter, stored);
     } catch (error) {
+      // Bytes of no file: what cannot be removed now `collect` removes.
+      await this.remove([stored.id.toHexString()]).catch(() => undefined);
       throw isMargayError(error) ? error : translateStoreError(error);
     }
+    await this.unfinished.end(stored.id);
     const fileId = stored.id.toHexString();
     const upload = { fileId, filename, ...meter.facts };
     if (upload.bytes === 0) {
@@ -88,6 +95,11 @@ export class UploadStore {
       await this.bucket.delete(new ObjectId(id)).catch((error: unknown) => {
         if (!isMissing(error)) throw translateStoreError(error);
       });
+  }
+
+  /** Removes what was being sent when its taker ended. @returns how many */
+  collect(nowMs = Date.now()): Promise<number> {
+    return this.unfinished.collect(nowMs);
   }
 
   /** All that was sent to a workspace, but not what `kept` names. */

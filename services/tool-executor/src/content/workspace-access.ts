@@ -1,5 +1,5 @@
 import type { Principal } from '@margay/contracts';
-import { NotFoundError, PermissionDeniedError } from '@margay/errors';
+import { FailedPreconditionError, NotFoundError, PermissionDeniedError } from '@margay/errors';
 import type { WorkspaceDocument } from './workspace-document';
 
 type Owned = Pick<WorkspaceDocument, 'tenantId' | 'key' | 'owner' | 'state'>;
@@ -25,6 +25,12 @@ export function requireOwner(principal: Principal, row: Owned): void {
 /** @throws PermissionDeniedError */
 export function requireAdministrator(principal: Principal): void {
   if (!seesAll(principal)) throw denied('projects.admin');
+}
+
+/** What would take files away that are to stay. @throws FailedPreconditionError `legal_hold` */
+export function refuseHeld({ legalHold }: Pick<WorkspaceDocument, 'legalHold'>): void {
+  if (legalHold !== true) return;
+  throw new FailedPreconditionError('legal_hold', 'The workspace is held; take the legal hold off first.');
 }
 
 /** Unknown, foreign and private ones are not told apart. */

@@ -440,6 +440,15 @@ describe('workspaces', () => {
       await expect(fixture.workspaces.delete({ workspaceId: id, ifMatch: '' }, admin())).rejects.toMatchObject({
         reason: 'legal_hold',
       });
+      // Nor is everything that lies there to be replaced.
+      const anew = { workspaceId: id, sourceJson: '{"kind":"empty"}', replace: true };
+      for (const refused of [
+        fixture.workspaces.setContent(anew, ada()),
+        upload(id, 'a.tar', tarOf('a', '1'), { replace: true }),
+        fixture.snapshots.restoreSnapshot({ workspaceId: id }, ada()),
+        fixture.snapshots.relocate({ workspaceId: id }, ada()),
+      ])
+        await expect(refused).rejects.toMatchObject({ reason: 'legal_hold' });
       await rows().updateOne({ _id: id }, { $set: { retainUntil: new Date(0) } });
       await delay(700);
       expect((await rows().findOne({ _id: id }))?.state).toBe('new');

@@ -7,7 +7,14 @@ import { readCursor, writeCursor } from './page-cursor';
 import type { Retention } from './retention';
 import type { WorkspaceTemplates } from './templates';
 import type { UploadStore } from './upload-store';
-import { mayKnow, requireAdministrator, requireOwner, seesAll, workspaceNotFound } from './workspace-access';
+import {
+  mayKnow,
+  refuseHeld,
+  requireAdministrator,
+  requireOwner,
+  seesAll,
+  workspaceNotFound,
+} from './workspace-access';
 import { isUsable, type StoredContent, type StoredUpload, type WorkspaceDocument } from './workspace-document';
 import type { WorkspaceRecords } from './workspace-records';
 import type { WorkspaceRemoval } from './workspace-removal';
@@ -90,8 +97,7 @@ export class WorkspacesService {
     refusePart(known);
     const deleting = await this.ports.records.changeLatest(known, (row) => {
       requireRev(row, ifMatch);
-      if (row.legalHold === true)
-        throw new FailedPreconditionError('legal_hold', 'The workspace is held; take the legal hold off first.');
+      refuseHeld(row);
       return isUsable(row) ? { set: { state: 'deleting' as const } } : undefined;
     });
     // The sweep does it in any case.
@@ -152,6 +158,7 @@ export class WorkspacesService {
     refusePart(row);
     if (row.state === 'deleting')
       throw new FailedPreconditionError('workspace_deleting', 'The workspace is being deleted.');
+    if (replace) refuseHeld(row);
     const isUntouched = row.content !== undefined && row.content.status !== 'ready';
     if (replace || isUntouched) return row;
     throw new FailedPreconditionError(
@@ -163,7 +170,10 @@ export class WorkspacesService {
   /** Its sandboxes end: none of them would look again. */
   private async begin(row: WorkspaceDocument, content: StoredContent): Promise<WorkspaceDocument> {
     const { records, inventory, release } = this.ports;
-    const changed = await records.changeLatest(row, (latest) => (isUsable(latest) ? { set: { content } } : undefined));
+    const changed = await records.changeLatest(row, (latest) => {
+      if (content.replace) refuseHeld(latest);
+      return isUsable(latest) ? { set: { content } } : undefined;
+    });
     if (!changed) throw workspaceNotFound(row._id);
     for (const { tenantId, sessionId } of await inventory.listOn(row)) await release(tenantId, sessionId);
     await this.forget(row.content?.upload);

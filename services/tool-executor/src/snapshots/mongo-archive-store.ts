@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises';
 import { AlreadyExistsError, NotFoundError } from '@margay/errors';
 import { isDuplicateKey, translateStoreError } from '@margay/platform';
 import { GridFSBucket, MongoGridFSChunkError, type Collection, type Db, type ObjectId } from 'mongodb';
+import { UnfinishedFiles } from '../content/unfinished-files';
 import { ArchiveStore, nameOf, prefixOf, type Archive, type ArchiveOwner, type Chunks } from './archive-store';
 
 interface ArchiveFile {
@@ -23,6 +24,7 @@ const BROKEN_MAX = 50;
 /** Archives in GridFS, in a bucket of their own; backups take it with all other collections. */
 export class MongoArchiveStore extends ArchiveStore {
   private readonly bucket: GridFSBucket;
+  private readonly unfinished: UnfinishedFiles;
   private readonly files: Collection<ArchiveFile>;
   private readonly chunks: Collection<{ files_id: ObjectId; n: number }>;
 
@@ -31,6 +33,7 @@ export class MongoArchiveStore extends ArchiveStore {
     readonly maxBytes = MAX_BYTES,
   ) {
     super();
+    this.unfinished = new UnfinishedFiles(db, BUCKET);
     this.bucket = new GridFSBucket(db, { bucketName: BUCKET });
     this.files = db.collection(`${BUCKET}.files`);
     this.chunks = db.collection(`${BUCKET}.chunks`);
@@ -49,10 +52,12 @@ export class MongoArchiveStore extends ArchiveStore {
   async put(chunks: Chunks, known: () => Archive): Promise<Archive> {
     const upload = this.bucket.openUploadStream(`${WRITING}${randomUUID()}`);
     const { id: _id } = upload;
+    await this.unfinished.begin(_id);
     try {
       await pipeline(Readable.from(chunks), upload);
       const archive = known();
       await this.files.updateOne({ _id }, { $set: { filename: nameOf(archive), metadata: archive } });
+      await this.unfinished.end(_id);
       return archive;
     } catch (error) {
       await this.bucket.delete(_id).catch(() => undefined); // what is left of it `collect` removes
@@ -98,7 +103,7 @@ export class MongoArchiveStore extends ArchiveStore {
       .toArray()
       .catch(rethrow);
     for (const { _id } of due) await this.bucket.delete(_id).catch(rethrow);
-    return due.length;
+    return due.length + (await this.unfinished.collect(nowMs));
   }
 }
 

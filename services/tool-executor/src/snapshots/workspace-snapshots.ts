@@ -1,6 +1,6 @@
 import type { Principal } from '@margay/contracts';
 import { FailedPreconditionError } from '@margay/errors';
-import { mayKnow, requireOwner, workspaceNotFound } from '../content/workspace-access';
+import { mayKnow, refuseHeld, requireOwner, workspaceNotFound } from '../content/workspace-access';
 import { isUsable, type WorkspaceDocument } from '../content/workspace-document';
 import type { WorkspaceRecords } from '../content/workspace-records';
 import type { SandboxInventory } from '../driver/sandbox-inventory';
@@ -36,13 +36,19 @@ export class WorkspaceSnapshots {
     const { snapshots, utilities, records } = this.ports;
     const archive = await utilities.use(utilityOf(row), (place) => snapshots.take(ownerOf(row), place));
     const { n, at, bytes, sha256, revision } = archive;
-    await records.changeLatest(row, () => ({ set: { snapshot: { n, at, bytes, sha256, revision } } }));
-    return archive;
+    const noted = await records.changeLatest(row, (latest) =>
+      isUsable(latest) ? { set: { snapshot: { n, at, bytes, sha256, revision } } } : undefined,
+    );
+    if (noted) return archive;
+    // It was deleted meanwhile, and its archives perhaps before this one was there.
+    await snapshots.removeAll(ownerOf(row));
+    throw workspaceNotFound(row._id);
   }
 
   /** The files are those of an archive, the newest unless named. @throws FAILED_PRECONDITION `workspace_in_use` */
   async restore(principal: Principal, id: string, n: number | undefined): Promise<Archive> {
     const row = await this.changeable(principal, id);
+    refuseHeld(row);
     const archive = await this.wanted(row, n);
     await this.demandUnused(row);
     const { snapshots, utilities, records } = this.ports;
@@ -64,6 +70,7 @@ export class WorkspaceSnapshots {
    */
   async relocate(principal: Principal, id: string): Promise<Archive> {
     const row = await this.changeable(principal, id);
+    refuseHeld(row);
     if (row.storage !== 'volume' || !(row.volume || row.state === 'dormant'))
       throw new FailedPreconditionError('nothing_to_relocate', 'The workspace has no volume that could be elsewhere.');
     const archive = await this.wanted(row, undefined);
