@@ -83,16 +83,23 @@ export class ColdClaim {
     return this.untilReady(made, request);
   }
 
-  private async untilReady(row: SandboxRow, request: ClaimRequest): Promise<Claim | undefined> {
+  private async untilReady(made: SandboxRow, request: ClaimRequest): Promise<Claim | undefined> {
     const until = performance.now() + LOOK_MS;
+    let row = made;
     let status = await this.look(row);
     for (; performance.now() < until; status = await this.look(row)) {
+      if (status.kind === 'running' && row.ip !== status.ip) {
+        // The egress proxy knows sandboxes by their addresses, and is asked as soon as the sandbox hears whose it is.
+        const known = await this.context.sandboxes.change(row, { ip: status.ip });
+        if (known === 'changed' || known === 'taken') return undefined;
+        row = known;
+      }
       if (status.kind === 'leaving') {
         await this.parts.endings.end(row, 'failed', status.message);
         return undefined;
       }
       if (status.kind === 'broken') return this.giveUp(row, status);
-      const ready = status.kind === 'running' ? await this.greet(row, status, request) : undefined;
+      const ready = status.kind === 'running' ? await this.greet(row, status.node, request) : undefined;
       if (ready === 'changed') return undefined;
       if (ready) return { ref: refOf(ready), path: 'cold' };
       await this.context.pods.change(
@@ -105,13 +112,13 @@ export class ColdClaim {
 
   private async greet(
     row: SandboxRow,
-    { ip, node }: Extract<PodStatus, { kind: 'running' }>,
+    node: string | undefined,
     request: ClaimRequest,
   ): Promise<SandboxRow | 'changed' | undefined> {
     const { sandboxes, settings } = this.context;
     let greeting: Greeting;
     try {
-      greeting = await request.greet(refOf(row), endpointOf({ ...row, ip }));
+      greeting = await request.greet(refOf(row), endpointOf(row));
     } catch (error) {
       // It does not listen yet.
       if (isMargayError(error) && (error.code === 'UNAVAILABLE' || error.code === 'DEADLINE_EXCEEDED'))
@@ -121,7 +128,7 @@ export class ColdClaim {
     await faultPoint('sandbox.before-ready', () => detailOf(row));
     const now = new Date();
     const { tlsFingerprint, tlsCertificate } = greeting;
-    const found = { ip, tlsFingerprint, tlsCertificate, readyAt: now, lastActiveAt: now, grantKid: settings.grantKid };
+    const found = { tlsFingerprint, tlsCertificate, readyAt: now, lastActiveAt: now, grantKid: settings.grantKid };
     const ready = await sandboxes.change(row, { state: 'ready', ...found, ...(node === undefined ? {} : { node }) });
     if (ready === 'changed' || ready === 'taken') return 'changed';
     await faultPoint('sandbox.after-ready', () => detailOf(row));

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { armFaultPoints, createLogger } from '@margay/platform';
 import { ClusterFixture } from '../spec/cluster-fixture';
 
 let fixture: ClusterFixture;
@@ -40,6 +41,19 @@ describe('a session on a cluster', () => {
     expect(
       fixture.cluster.list('persistentvolumeclaims').filter(({ metadata }) => metadata.name === name),
     ).toHaveLength(1);
+  }, 60_000);
+
+  it('is known by its address as soon as its new sandbox hears whose it is', async () => {
+    const executor = await fixture.replica(0);
+    const disarm = armFaultPoints('sandbox.before-ready=pause:2000', createLogger({ level: 'off' }));
+    try {
+      const running = executor.shell('true');
+      await fixture.until(async () => (await fixture.rows()).some(({ ip }) => ip !== undefined));
+      expect(await fixture.rows()).toMatchObject([{ state: 'starting', sessionId: 's1' }]);
+      expect((await running).finished?.status).toBe('ok');
+    } finally {
+      disarm();
+    }
   }, 60_000);
 
   it('has one pod, however many calls come at once at however many replicas', async () => {
@@ -145,6 +159,7 @@ describe('a claim that the cluster refuses', () => {
     const { output, waits } = await second;
     expect(output).toBe('second\n');
     expect(waits[0]).toMatchObject({ state: 'queued', reason: 'tenant_limit', queuePosition: 1 });
+    await delay(3_500); // it asks for its turn every two seconds
     await one.client.release({ sessionId: 'q2' }, one.principal);
     const last = await third;
     expect(last.output).toBe('third\n');

@@ -139,6 +139,7 @@ function failureOf(reason: string): EventInput {
 }
 
 /** Its files are in a folder of its pod. */
-export function isFleeting({ volume, podUid, ip, workspaceId, sessionId }: SandboxRow): boolean {
+export function isFleeting({ state, volume, podUid, ip, workspaceId, sessionId }: SandboxRow): boolean {
+  if (state === 'starting') return false;
   return !volume && podUid !== undefined && ip !== undefined && workspaceId !== undefined && sessionId !== undefined;
 }
