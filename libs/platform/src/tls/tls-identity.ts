@@ -21,8 +21,7 @@ interface Material {
  * for new connections once its parts fit together; those that are open go on. In the form that grpc-js reads credentials.
  */
 export class TlsIdentity implements experimental.CertificateProvider {
-  /** What is wrong with the files as they are now. */
-  fault: string | undefined;
+  private unreadable: string | undefined;
   private readonly ofIdentity = new Set<experimental.IdentityCertificateUpdateListener>();
   private readonly ofAuthorities = new Set<experimental.CaCertificateUpdateListener>();
   private timer?: NodeJS.Timeout;
@@ -36,6 +35,12 @@ export class TlsIdentity implements experimental.CertificateProvider {
   /** @throws FailedPreconditionError `tls_unreadable` */
   static async open(folder: string, logger: Logger): Promise<TlsIdentity> {
     return new TlsIdentity(folder, await read(folder), logger);
+  }
+
+  /** What is wrong with the files as they are now. */
+  get fault(): string | undefined {
+    if (this.unreadable !== undefined || this.expiresAtMs > Date.now()) return this.unreadable;
+    return `The certificate in ${this.folder} (MARGAY_TLS_DIR) has expired: nobody takes new connections by it. Have "margay.cjs bootstrap" make a new one.`;
   }
 
   get expiresAtMs(): number {
@@ -55,7 +60,7 @@ export class TlsIdentity implements experimental.CertificateProvider {
   async refresh(): Promise<void> {
     try {
       const next = await read(this.folder);
-      this.fault = undefined;
+      this.unreadable = undefined;
       if (isSame(next, this.material)) return;
       this.material = next;
       this.logger.info({ expiresAt: new Date(next.expiresAtMs) }, 'a new certificate is used');
@@ -63,8 +68,8 @@ export class TlsIdentity implements experimental.CertificateProvider {
       for (const listener of this.ofIdentity) listener(next);
     } catch (error) {
       const { message } = error as Error;
-      if (this.fault !== message) this.logger.error({ err: error }, 'the new certificate cannot be used');
-      this.fault = message;
+      if (this.unreadable !== message) this.logger.error({ err: error }, 'the new certificate cannot be used');
+      this.unreadable = message;
     }
   }
 

@@ -231,6 +231,16 @@ describe('a new certificate', () => {
     expect(tls.fault).toBeUndefined();
   });
 
+  it('is asked for once the former one has expired, also where nothing else is wrong', async () => {
+    const tls = await identityOf({ services: ['session'], authority: newAuthority() });
+    expect(tls.fault).toBeUndefined();
+    const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 2 * DAY_MS);
+    await tls.refresh();
+    expect(tls.fault).toContain('has expired');
+    clock.mockRestore();
+    expect(tls.fault).toBeUndefined();
+  });
+
   it('is needed for a start: a folder without one stops it', async () => {
     await expect(TlsIdentity.open(join(folder, 'nowhere'), logger)).rejects.toMatchObject({ reason: 'tls_unreadable' });
   });
