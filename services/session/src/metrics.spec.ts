@@ -27,3 +27,16 @@ describe('runs that end', () => {
     ]);
   });
 });
+
+it('shows how far rows are behind only while this replica is the janitor', async () => {
+  const registry = new Registry();
+  let nowMs = 0;
+  const metrics = new SessionMetrics(registry, () => nowMs);
+  const shown = async () => /^margay_effects_lag_seconds (.*)$/m.exec(await registry.metrics())?.[1];
+  metrics.effectsLagged(15);
+  expect(await shown()).toBe('15');
+  nowMs = 61_000;
+  expect(await shown()).toBeUndefined();
+  metrics.effectsLagged(0);
+  expect(await shown()).toBe('0');
+});

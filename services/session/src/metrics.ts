@@ -5,6 +5,7 @@ import type { CommitObserver } from './commits/session-log';
 
 const FAST_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
 
+const LAG_OLD_MS = 60_000;
 /** Why session itself ends a run that may not go on. */
 const PARKED_FOR = ['poison', 'needs_review'];
 /** Reasons come from runners. */
@@ -23,7 +24,8 @@ export class SessionMetrics {
   readonly commitConflicts: Counter;
   readonly commitUnknownOutcomes: Counter;
   readonly fencedCommands: Counter;
-  readonly effectsLag: Gauge;
+  private readonly effectsLag: Gauge;
+  private laggedAtMs = 0;
   readonly dispatchWait: Histogram<'pool'>;
   readonly takeoverDuration: Histogram;
   readonly janitorRepairs: Counter<'sweep'>;
@@ -33,7 +35,10 @@ export class SessionMetrics {
   private readonly runsParked: Counter<'reason'>;
   private readonly doneReasons = new LabelLimit(DONE_REASONS_MAX);
 
-  constructor(private readonly registry: Registry) {
+  constructor(
+    private readonly registry: Registry,
+    private readonly now: () => number = () => performance.now(),
+  ) {
     const registers = [registry];
     const counter = (name: string, help: string) => new Counter({ name, help, registers });
     this.commitConflicts = counter('margay_commit_conflicts_total', 'Inserts whose number another commit had taken');
@@ -49,6 +54,10 @@ export class SessionMetrics {
       name: 'margay_effects_lag_seconds',
       help: 'How long the oldest effect found by this replica as janitor has been due',
       registers,
+      // Another replica is the janitor by now.
+      collect: () => {
+        if (this.now() - this.laggedAtMs > LAG_OLD_MS) this.effectsLag.remove();
+      },
     });
     this.dispatchWait = new Histogram({
       name: 'margay_dispatch_wait_seconds',
@@ -101,6 +110,11 @@ export class SessionMetrics {
     });
     // The first one must be seen to grow, or no alert tells of it.
     for (const reason of PARKED_FOR) this.runsParked.inc({ reason }, 0);
+  }
+
+  effectsLagged(seconds: number): void {
+    this.laggedAtMs = this.now();
+    this.effectsLag.set(seconds);
   }
 
   commitObserver(): CommitObserver {

@@ -175,7 +175,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
         forkService: fork,
         leases,
         logger,
-        onEffectsLag: (seconds) => metrics.effectsLag.set(seconds),
+        onEffectsLag: (seconds) => metrics.effectsLagged(seconds),
         onRepaired: (sweep, count) => metrics.janitorRepairs.inc({ sweep }, count),
       },
       [
