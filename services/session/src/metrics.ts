@@ -25,7 +25,7 @@ export class SessionMetrics {
   readonly commitUnknownOutcomes: Counter;
   readonly fencedCommands: Counter;
   private readonly effectsLag: Gauge;
-  private laggedAtMs = 0;
+  private laggedAtMs = Infinity;
   readonly dispatchWait: Histogram<'pool'>;
   readonly takeoverDuration: Histogram;
   readonly janitorRepairs: Counter<'sweep'>;

@@ -267,7 +267,7 @@ describe('the archive of a workspace', () => {
     const { root, archive } = await space();
     writeFileSync(path.join(root, 'a'), randomBytes(3_000_000));
     const parts = archive
-      .snapshot({ n: 1, base: 0, excludes: [], maxBytes: 0, last: false, full: false })
+      .snapshot({ n: 1, base: 0, baseSha256: '', excludes: [], maxBytes: 0, last: false, full: false })
       [Symbol.asyncIterator]();
     await parts.next();
     let isThrough = false;
@@ -282,7 +282,7 @@ describe('the archive of a workspace', () => {
     const { root, archive } = await space();
     writeFileSync(path.join(root, 'a'), randomBytes(3_000_000));
     const parts = archive
-      .snapshot({ n: 1, base: 0, excludes: [], maxBytes: 0, last: false, full: false })
+      .snapshot({ n: 1, base: 0, baseSha256: '', excludes: [], maxBytes: 0, last: false, full: false })
       [Symbol.asyncIterator]();
     await parts.next();
     await parts.return?.();
