@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   Server,
   type sendUnaryData,
@@ -7,7 +8,14 @@ import {
   type ServerWritableStream,
   type UntypedHandleCall,
 } from '@grpc/grpc-js';
-import { CODES, isMargayError, UnauthenticatedError, UnavailableError, type MargayError } from '@margay/errors';
+import {
+  CancelledError,
+  CODES,
+  isMargayError,
+  UnauthenticatedError,
+  UnavailableError,
+  type MargayError,
+} from '@margay/errors';
 import type { Registry } from 'prom-client';
 import type { KeyRing } from '../auth/key-ring';
 import type { Logger } from '../logging/logger';
@@ -167,10 +175,19 @@ const unary = (handler: AnyHandler, serve: Serve) => {
 
 const clientStream = (handler: AnyHandler, serve: Serve) => {
   return (call: ServerReadableStream<unknown, unknown>, callback: sendUnaryData<unknown>) => {
-    const work = async (_: unknown, context: CallContext) => handler(call, context);
+    const work = async (_: unknown, context: CallContext) => handler(whole(call, context), context);
     serve(call, work).then((response) => callback(null, response), callback);
   };
 };
+
+/** A stream whose sender left ends like any other; half of it must not be taken for all of it. */
+async function* whole(call: ServerReadableStream<unknown, unknown>, { signal }: CallContext): AsyncIterable<unknown> {
+  yield* call as AsyncIterable<unknown>;
+  // HTTP/2 ends a stream that is reset, and says in the next turns that it was.
+  for (let turns = 3; turns > 0 && !call.cancelled; turns -= 1) await nextTurn();
+  if (call.cancelled || signal.aborted)
+    throw new CancelledError('cancelled', 'The caller left before it had sent everything.');
+}
 
 const serverStream = (handler: AnyHandler, serve: Serve) => {
   return (call: ServerWritableStream<unknown, unknown>) => {

@@ -5,7 +5,15 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as tick } from 'node:timers/promises';
-import { executorPb, mcpPb, runnersPb, sessionsPb, type Principal, type RunGrant } from '@margay/contracts';
+import {
+  executorPb,
+  mcpPb,
+  runnersPb,
+  sessionsPb,
+  workspacesPb,
+  type Principal,
+  type RunGrant,
+} from '@margay/contracts';
 import {
   CancelledError,
   FailedPreconditionError,
@@ -105,6 +113,34 @@ async function failureOf(promise: Promise<unknown>) {
 
 const untilAborted = (signal: AbortSignal) =>
   new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+
+describe('streams of a client', () => {
+  it('fail for who reads them when the client breaks off, and never look whole', async () => {
+    let taken = 0;
+    let end: (how: unknown) => void = () => undefined;
+    const ended = new Promise<unknown>((resolve) => (end = resolve));
+    const upload = async (stream: AsyncIterable<unknown>): Promise<never> => {
+      try {
+        for await (const _ of stream) taken += 1;
+        end('whole');
+      } catch (error) {
+        end(error);
+      }
+      throw new Error('nobody hears it');
+    };
+    const handlers = refuseAll<GrpcHandlers<workspacesPb.WorkspacesDefinition>>({ upload });
+    const { port } = await newServer().add(workspacesPb.WorkspacesDefinition, handlers).start();
+    const client = grpcClient(workspacesPb.WorkspacesDefinition, `127.0.0.1:${port}`, { keys: gateway });
+    closers.push(() => client.close());
+    async function* broken() {
+      yield { workspaceId: 'a', filename: '', replace: false, content: Buffer.from('half') };
+      while (taken === 0) await tick();
+      throw new Error('the sender is gone');
+    }
+    await expect(client.upload(broken(), { principal })).rejects.toThrow('the sender is gone');
+    expect(await ended).toMatchObject({ code: 'CANCELLED' });
+  });
+});
 
 describe('unary calls', () => {
   it('carry the verified principal and the request id', async () => {
