@@ -1,7 +1,8 @@
-import { open } from 'node:fs/promises';
+import { access, constants } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { constants, createZstdCompress } from 'node:zlib';
+import { constants as zlib, createZstdCompress } from 'node:zlib';
 import { pack, type Header, type Pack } from 'tar-stream';
+import { openPlain } from '../files/plain-file';
 import { textOf } from './archive-path';
 import { placeOf, withMode, type TreeEntry } from './tree';
 
@@ -20,7 +21,7 @@ export function packTree(root: string, entries: readonly TreeEntry[]): { stream:
     () => archive.finalize(),
     (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
   );
-  const zstd = createZstdCompress({ params: { [constants.ZSTD_c_compressionLevel]: LEVEL } });
+  const zstd = createZstdCompress({ params: { [zlib.ZSTD_c_compressionLevel]: LEVEL } });
   // Whoever reads may leave.
   zstd.on('close', () => archive.destroy());
   packing.stream = Readable.from(archive)
@@ -45,12 +46,15 @@ async function write(root: string, archive: Pack, entries: readonly TreeEntry[],
 /** @returns false: it is gone */
 async function writeFile(root: string, archive: Pack, entry: TreeEntry): Promise<boolean> {
   const place = placeOf(root, entry.path);
-  const file = await withMode(place, entry.mode, 0o400, () => open(place, 'r')).catch(
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return undefined;
-      throw error;
-    },
-  );
+  const file = await withMode(place, entry.mode, 0o400, async () => {
+    const opened = await openPlain(place, { followsLinks: false });
+    // Gone, or something else by now; or closed to us, which can be helped.
+    if (!opened) await access(place, constants.R_OK);
+    return opened;
+  }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
   if (!file) return false;
   try {
     const { size } = entry;

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { lstat, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { FailedPreconditionError } from '@margay/errors';
 import { removeTree } from '@margay/toolbox';
 import { z } from 'zod';
+import { readPlain, replacePlain } from '../files/plain-file';
 import { ContentFailure } from './content-failure';
 
 /**
@@ -51,7 +52,7 @@ export class Staging {
       await mkdir(folder, { mode: 0o700 });
     }
     // Git does not show a folder that ignores itself.
-    await writeFile(path.join(this.own, '.gitignore'), '*\n');
+    await replacePlain(path.join(this.own, '.gitignore'), '*\n');
   }
 
   /**
@@ -115,7 +116,7 @@ export class Staging {
   }
 
   private async read(): Promise<Marker | undefined> {
-    const text = await readFile(this.file, 'utf8').catch(() => '');
+    const text = await readPlain(this.file);
     try {
       return Marker.parse(JSON.parse(text));
     } catch {
@@ -124,9 +125,7 @@ export class Staging {
   }
 
   private async write(marker: Marker): Promise<void> {
-    const temporary = `${this.file}.${randomBytes(4).toString('hex')}`;
-    await writeFile(temporary, JSON.stringify(marker));
-    await rename(temporary, this.file);
+    await replacePlain(this.file, JSON.stringify(marker));
   }
 }
 

@@ -1,7 +1,8 @@
-import { open, realpath, stat } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { askGit, type GitPlace } from '../git/git';
 import { listFiles } from './list-files';
+import { openPlain } from './plain-file';
 
 export interface Said {
   text: string;
@@ -126,7 +127,7 @@ class ReferencedWorkspace {
 
 async function fileBody(file: string): Promise<Body | undefined> {
   if (IMAGE.test(file)) return note('[image file — not inlined as text]');
-  const handle = await open(file).catch(() => undefined); // gone meanwhile, or closed to us
+  const handle = await openPlain(file);
   if (!handle) return undefined;
   try {
     const { size } = await handle.stat();

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { sandboxdPb } from '@margay/contracts';
+import { openPlain } from './plain-file';
 
 type Known = Pick<
   sandboxdPb.ListFilesResponse,
@@ -41,7 +41,7 @@ async function mcpOf(file: string): Promise<Pick<Known, 'mcpHash' | 'mcpServers'
 }
 
 async function beginningOf(file: string): Promise<Buffer | undefined> {
-  const handle = await open(file).catch(() => undefined); // gone meanwhile, or closed to us
+  const handle = await openPlain(file);
   if (!handle) return undefined;
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(MCP_MAX_BYTES), 0, MCP_MAX_BYTES, 0);

@@ -1,7 +1,8 @@
-import { lstat, mkdir, readFile, utimes, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, utimes } from 'node:fs/promises';
 import path from 'node:path';
 import { WORKTREE_SLUG, type sandboxdPb } from '@margay/contracts';
 import { AbortedError, FailedPreconditionError, InternalError, InvalidArgumentError } from '@margay/errors';
+import { readPlain, replacePlain } from '../files/plain-file';
 import { askGit, runGit, type GitEnd, type GitPlace } from './git';
 import { FOLDER, folderOf, isClean, listedWorktrees, type Listed } from './worktree-list';
 
@@ -98,12 +99,12 @@ export class Worktrees {
     const { slug, branch, head } = worktree;
     const folder = folderOf(this.place, worktree);
     const link = path.join(folder, '.git');
-    const [, name] = /worktrees\/([^/\n]+)\s*$/.exec(await readFile(link, 'utf8').catch(() => '')) ?? [];
+    const [, name] = /worktrees\/([^/\n]+)\s*$/.exec(await readPlain(link)) ?? [];
     if (name !== undefined) {
       const own = path.join(this.place.root, '.git/worktrees', name);
-      await writeFile(link, `gitdir: ${UP}/.git/worktrees/${name}\n`);
-      await writeFile(path.join(own, 'gitdir'), `${link}\n`);
-      await writeFile(path.join(own, 'locked'), 'margay\n');
+      await replacePlain(link, `gitdir: ${UP}/.git/worktrees/${name}\n`);
+      await replacePlain(path.join(own, 'gitdir'), `${link}\n`);
+      await replacePlain(path.join(own, 'locked'), 'margay\n');
       await utimes(path.join(own, 'gitdir'), NEVER_OLD, NEVER_OLD);
     }
     return { slug, path: folder, branch, head, clean: await isClean(this.place, worktree) };
@@ -121,11 +122,11 @@ export class Worktrees {
   private async hideFolder(): Promise<void> {
     const line = `/${FOLDER}/`;
     const file = path.join(this.place.root, '.git/info/exclude');
-    const known = await readFile(file, 'utf8').catch(() => '');
+    const known = await readPlain(file);
     if (known.split('\n').includes(line)) return;
     await mkdir(path.dirname(file), { recursive: true });
     const end = known === '' || known.endsWith('\n') ? '' : '\n';
-    await writeFile(file, `${known}${end}${line}\n`);
+    await replacePlain(file, `${known}${end}${line}\n`);
   }
 
   private async find(slug: string): Promise<Listed | undefined> {
