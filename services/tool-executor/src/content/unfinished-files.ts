@@ -6,8 +6,8 @@ const DAY_MS = 24 * 3_600_000;
 const BATCH = 50;
 
 /**
- * Files of a GridFS bucket that are being written. GridFS stores their bytes first, and last the file by which anybody finds
- * them: what a process leaves that is killed in between is known by nothing but this.
+ * Files of a GridFS bucket that are being written or removed. The file by which anybody finds their bytes comes last and goes
+ * first: what a process leaves that is killed in between is known by nothing but this.
  */
 export class UnfinishedFiles {
   private readonly known: Collection<{ _id: ObjectId; at: Date }>;
@@ -20,9 +20,9 @@ export class UnfinishedFiles {
     this.chunks = db.collection(`${bucket}.chunks`);
   }
 
-  /** Before its first byte. */
+  /** Before its first byte comes, or its file goes. */
   async begin(_id: ObjectId): Promise<void> {
-    await this.known.insertOne({ _id, at: new Date() }).catch(rethrow);
+    await this.known.updateOne({ _id }, { $set: { at: new Date() } }, { upsert: true }).catch(rethrow);
   }
 
   /** It is a file now, or nothing of it is left. */

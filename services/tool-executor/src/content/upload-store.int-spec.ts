@@ -73,6 +73,34 @@ describe('what is being stored', () => {
     },
   );
 
+  /** A process that ends before the bytes of a file go. */
+  function dying(): Db {
+    const bound = (of: object, name: string | symbol): unknown => {
+      const value: unknown = Reflect.get(of, name, of);
+      return typeof value === 'function' ? (value.bind(of) as unknown) : value;
+    };
+    const end = () => Promise.reject(new Error('the process has ended'));
+    const chunks = (of: object) => new Proxy(of, { get: (_, name) => (name === 'deleteMany' ? end : bound(of, name)) });
+    const collection = (name: string) => (name.endsWith('.chunks') ? chunks(db.collection(name)) : db.collection(name));
+    return new Proxy(db, { get: (_, name) => (name === 'collection' ? collection : bound(db, name)) });
+  }
+
+  it('is removed when the process ended while it was being removed', async () => {
+    const { fileId } = await uploads.put(of, pieces());
+    await expect(new UploadStore(dying()).remove([fileId])).rejects.toThrow();
+    const owner = { tenantId: 't1', workspaceId: 'a'.repeat(32) };
+    const facts = { n: 1, base: 0, entries: 0, deleted: [], bytes: 1, sha256: '', revision: '', at: new Date() };
+    const archives = new MongoArchiveStore(db);
+    const archive = await archives.put(pieces(), () => ({ ...owner, ...facts }));
+    await expect(new MongoArchiveStore(dying()).remove(archive)).rejects.toThrow();
+
+    for (const [name, store] of Object.entries({ workspaceUploads: uploads, archives })) {
+      expect([await count(`${name}.files`), await count(`${name}.chunks`)]).toEqual([0, expect.any(Number)]);
+      await store.collect(Date.now() + DAYS_MS);
+      expect([await count(`${name}.chunks`), await count(`${name}.unfinished`)]).toEqual([0, 0]);
+    }
+  });
+
   it('stays once it is whole, and is known as such', async () => {
     const { fileId, bytes } = await uploads.put(of, pieces());
     expect(await count('workspaceUploads.unfinished')).toBe(0);

@@ -55,6 +55,8 @@ export class UploadStore {
     } catch (error) {
       // Bytes of no file: what cannot be removed now `collect` removes.
       await this.remove([stored.id.toHexString()]).catch(() => undefined);
+      // A piece that is on its way may still come.
+      await this.unfinished.begin(stored.id).catch(() => undefined);
       throw isMargayError(error) ? error : translateStoreError(error);
     }
     await this.unfinished.end(stored.id);
@@ -91,10 +93,13 @@ export class UploadStore {
   }
 
   async remove(fileIds: readonly string[]): Promise<void> {
-    for (const id of fileIds)
+    for (const id of fileIds) {
+      await this.unfinished.begin(new ObjectId(id));
       await this.bucket.delete(new ObjectId(id)).catch((error: unknown) => {
         if (!isMissing(error)) throw translateStoreError(error);
       });
+      await this.unfinished.end(new ObjectId(id));
+    }
   }
 
   /** Removes what was being sent when its taker ended. @returns how many */

@@ -90,8 +90,10 @@ export class MongoArchiveStore extends ArchiveStore {
     const file = await this.files.findOne({ filename: nameOf(archive) }).catch(rethrow);
     if (!file) return;
     // Nobody finds it any more before its bytes go.
+    await this.unfinished.begin(file._id);
     await this.files.deleteOne({ _id: file._id }).catch(rethrow);
     await this.chunks.deleteMany({ files_id: file._id }).catch(rethrow);
+    await this.unfinished.end(file._id);
   }
 
   /** Removes what was being written when its writer ended. @returns how many */
