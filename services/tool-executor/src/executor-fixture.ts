@@ -30,6 +30,9 @@ export interface Heard {
   result: Record<string, unknown>;
 }
 
+/** Of all fixtures of a file: replicas share the journals of sandboxes. */
+let calls = 0;
+
 /** For specs: tool-executor with real sandboxes, and a session and a runner to call it. */
 export class ExecutorFixture {
   readonly home = mkdtempSync(path.join(tmpdir(), 'margay-home-'));
@@ -43,7 +46,6 @@ export class ExecutorFixture {
   private forPeople?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
   private forArchives?: GrpcClient<typeof snapshotsPb.SnapshotsDefinition>;
   private forSession?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
-  private calls = 0;
   private lives = 0;
   private readonly abandoned: (() => Promise<void>)[] = [];
 
@@ -140,9 +142,9 @@ export class ExecutorFixture {
     grant: Partial<RunGrant> = {},
     more: Partial<executorPb.ExecuteRequest> = {},
   ): Promise<Heard> {
-    this.calls += 1;
+    calls += 1;
     const request = {
-      callId: `${grant.sessionId ?? 's1'}.${grant.epoch ?? 1}.0.${this.calls}`,
+      callId: `${grant.sessionId ?? 's1'}.${grant.epoch ?? 1}.0.${calls}`,
       toolId,
       argsJson: JSON.stringify(args),
       timeoutMs: 0,

@@ -6,6 +6,7 @@ const base = {
   MARGAY_MONGODB_URL: 'mongodb://127.0.0.1',
   MARGAY_NATS_URL: 'nats://127.0.0.1',
   MARGAY_KEYS_DIR: '/keys',
+  MARGAY_KEK_FILE: '/keys/kek.json',
   MARGAY_TOOL_EXECUTOR_URL: '127.0.0.1:1',
 };
 const configured = (pools: string) => SessionConfig.safeParse({ ...base, MARGAY_RUNNER_POOLS: pools });

@@ -162,11 +162,14 @@ describe('a managed project', () => {
     const { project_id: id, name } = await create({ name: 'Listed' });
     const sessionId = await sessionIn(id);
     await accept(sessionId);
-    for (const project of [id, `managed:${id}`, name]) {
+    const listed = async (project: string) => {
       const request = sessionsPb.ListSessionsRequest.fromPartial({ projects: [project] });
       const { summariesJson } = await harness.sessions.listSessions(request, { principal: ada });
-      expect(summariesJson.map((json) => (JSON.parse(json) as { session_id: string }).session_id)).toEqual([sessionId]);
-    }
+      return summariesJson.map((json) => (JSON.parse(json) as { session_id: string }).session_id);
+    };
+    // Rows follow what is accepted.
+    while ((await listed(id)).length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    for (const project of [id, `managed:${id}`, name]) expect(await listed(project)).toEqual([sessionId]);
   });
 
   it('tells its branches, or why it has none, also of projects of the configuration', async () => {

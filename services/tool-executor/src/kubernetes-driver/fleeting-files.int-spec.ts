@@ -107,7 +107,7 @@ describe('a session whose files end with its pod', () => {
       { type: 'run_note', payload: { kind: 'workspace_snapshot_failed', reason: 'snapshot_too_large' } },
     ]);
     await endRun('s1', 1);
-    expect((await fixture.rows())[0]).not.toHaveProperty('unsaved');
+    await fixture.until(async () => (await fixture.rows())[0]?.unsaved === undefined);
   }, 120_000);
 
   it('is the same for every replica, and is not restored twice', async () => {
