@@ -105,7 +105,8 @@ describe('a worktree', () => {
 describe('the index of a project', () => {
   it('is told by its sandbox when it changes, and kept when that sleeps', async () => {
     const remote = 'git remote add origin https://user:secret@git.example.org/acme/shop.git';
-    await fixture.shell(`${remote}; touch later.txt`, inProject);
+    // In this order: a look that sees the remote sees the file.
+    await fixture.shell(`touch later.txt; ${remote}`, inProject);
     const described = async () =>
       (
         await fixture.client.describeWorkspaces(
