@@ -18,6 +18,8 @@ class Installation extends PlatformHarness {
 }
 
 const margay = new Installation({ mode: 'combined' });
+/** By then a session replica has looked at the beats of the others, and its clients have asked it. */
+const WATCH_MS = 11_000;
 const logger = createLogger({ service: 'e2e', level: 'off' });
 const first = margay.database;
 let scratch: string;
@@ -115,18 +117,23 @@ describe('the order of versions', () => {
     };
   }
 
-  it('keeps a client out of service while an older session replica lives', async () => {
-    expect((await readiness('agent-runner')).status).toBe(200);
+  it('keeps a client that starts out of service while an older session replica lives, and none that serves', async () => {
     const old = beating('session', '0.0.9');
-    await until(async () => (await readiness('agent-runner')).failed.includes('process.version'));
+    await pause(WATCH_MS);
+    expect((await readiness('agent-runner')).status).toBe(200);
+    await margay.platform.restart('agent-runner', { until: 'started' });
+    expect((await readiness('agent-runner')).failed).toContain('process.version');
     expect((await readiness('control')).status).toBe(200);
     await old.end();
     await until(async () => (await readiness('agent-runner')).status === 200);
   });
 
-  it('keeps a session replica out of service while newer clients live', async () => {
+  it('keeps a session replica that starts out of service while newer clients live', async () => {
     const newer = beating('gateway', '99.0.0');
-    await until(async () => (await readiness('control')).failed.includes('session.version'));
+    await pause(WATCH_MS);
+    expect((await readiness('control')).status).toBe(200);
+    await margay.platform.restart('control', { until: 'started' });
+    expect((await readiness('control')).failed).toContain('session.version');
     expect(await (await fetch(`${margay.platform.managementUrl('control')}/metrics`)).text()).toMatch(/^margay_version_gate_closed 1$/m); // prettier-ignore
     await newer.end();
     await until(async () => (await readiness('control')).status === 200);
