@@ -75,8 +75,11 @@ describe('a waiting sandbox', () => {
     for (const { finished } of await Promise.all(calls)) expect(finished?.status).toBe('ok');
     await podOf(pods, 'crowd');
     // Two replicas look after the pool, one at a time.
-    await soon('as many wait as before', async () => expect(await warmCount(metrics)).toBe(4), 120_000);
-    expect(await pods.waiting()).toHaveLength(4);
+    const asBefore = async () => {
+      expect(await pods.waiting()).toHaveLength(4);
+      expect(await warmCount(metrics)).toBe(4);
+    };
+    await soon('as many wait as before', asBefore, 120_000);
     expect((await pods.shell(other, 'crowd', 'wc -l < count')).output.trim()).toBe('20');
   });
 
