@@ -1,8 +1,8 @@
 // `npm run test:cluster`: starts a real single-node Kubernetes on this machine, gives it our images, runs
 // test/cluster/**/*.cluster-spec.ts and removes all of it again. `npm run test:cluster -- PATTERN…` runs the files that
-// match, and `-- --build` only builds what the cluster is made of, which takes minutes the first time.
-// MARGAY_TEST_CLUSTER=existing takes the cluster of KUBECONFIG instead. Where it cannot run it prints
-// `SKIP cluster: <reason>` and nothing else; see docs/cluster-tests.md.
+// match, `-- --again` runs files with failures once more, and `-- --build` only builds what the cluster is made of, which
+// takes minutes the first time. MARGAY_TEST_CLUSTER=existing takes the cluster of KUBECONFIG instead. Where it cannot run
+// it prints `SKIP cluster: <reason>` and nothing else; see docs/cluster-tests.md.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -130,10 +130,24 @@ async function removeOrphans() {
   }
 }
 
+/** With `--again` what failed is run a second time, whose end counts: one machine is a whole cluster here, with its clocks. */
 async function runSpecs(env, folder) {
-  const version = await ownVersion();
-  const outputFile = join(folder, 'results.json');
-  const patterns = process.argv.slice(2).filter((argument) => argument !== '--keda');
+  const own = ['--keda', '--again'];
+  const patterns = process.argv.slice(2).filter((argument) => !own.includes(argument));
+  const first = await runJest(env, join(folder, 'results.json'), patterns);
+  if (first.failedFiles.length === 0 || !process.argv.includes('--again')) return report(first);
+  const names = first.failedFiles.map((path) => path.slice(root.length)).join(', ');
+  progress(`again, for ${first.failed} failed: ${names}`);
+  const second = await runJest(env, join(folder, 'again.json'), first.failedFiles);
+  return report({ ...second, passed: first.passedElsewhere + second.passed, skipped: first.skipped });
+}
+
+function report({ passed, failed, skipped }) {
+  console.log(`${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
+  return failed > 0 ? 1 : 0;
+}
+
+async function runJest(env, outputFile, patterns) {
   const args = [
     ...['node_modules/jest/bin/jest.js', '--config', 'jest.config.js', '--runInBand', '--forceExit'],
     ...['--globalSetup', './test/cluster/setup.cjs', '--json', '--outputFile', outputFile, ...patterns],
@@ -142,21 +156,27 @@ async function runSpecs(env, folder) {
   // With --json jest prints its report to standard output too: only the file is wanted.
   const child = start(process.execPath, args, {
     cwd: root,
-    env: { ...env, MARGAY_TEST_VERSION: version },
+    env: { ...env, MARGAY_TEST_VERSION: await ownVersion() },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const [code] = await once(child, 'exit');
-  console.log(await summary(outputFile, code));
-  return code ?? 1;
+  return resultsIn(outputFile, code);
 }
 
-async function summary(outputFile, code) {
+async function resultsIn(outputFile, code) {
   // Without a report nothing ran: jest has said why.
-  if (!existsSync(outputFile)) return '0 passed, 1 failed';
-  const report = JSON.parse(await readFile(outputFile, 'utf8'));
-  const failed = report.numFailedTests + report.numRuntimeErrorTestSuites;
-  const skipped = report.numPendingTests > 0 ? `, ${report.numPendingTests} skipped` : '';
-  return `${report.numPassedTests} passed, ${failed === 0 && code !== 0 ? 1 : failed} failed${skipped}`;
+  if (!existsSync(outputFile)) return { passed: 0, failed: 1, skipped: 0, failedFiles: [] };
+  const all = JSON.parse(await readFile(outputFile, 'utf8'));
+  const failed = all.numFailedTests + all.numRuntimeErrorTestSuites;
+  const isFailed = ({ status }) => status === 'failed';
+  const passedIn = ({ assertionResults }) => assertionResults.filter(({ status }) => status === 'passed').length;
+  return {
+    passed: all.numPassedTests,
+    failed: failed === 0 && code !== 0 ? 1 : failed,
+    skipped: all.numPendingTests,
+    failedFiles: all.testResults.filter(isFailed).map(({ name }) => name),
+    passedElsewhere: all.testResults.reduce((sum, file) => sum + (isFailed(file) ? 0 : passedIn(file)), 0),
+  };
 }
 
 async function ownVersion() {
