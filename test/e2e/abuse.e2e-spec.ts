@@ -56,7 +56,7 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     const result = await (await session.query('kill')).result();
     expect(result.status).toBe('completed');
     expect(JSON.parse(result.text)).toMatchObject({ stdout: 'once\nalive\n' });
-    expect((await margay.storedFrames(session.id)).join('\n')).toContain('whether it took effect is unknown');
+    expect((await margay.storedFrames(session.id)).join('\n')).toContain('"error":"sandbox_lost","outcome":"unknown"');
   });
 
   it('that stops its daemon does not outlive a cancel', async () => {
