@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -96,9 +96,13 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     for (let waited = 0; isRunning(sleeper) && waited < 10_000; waited += 100) await delay(100);
     expect(isRunning(sleeper)).toBe(false);
     const record = (await recordsOf(margay.home)).find(({ sessionId }) => sessionId === session.id);
+    expect(record).toBeDefined();
     const folder = join(margay.home, 'sandboxes', record?.sandboxId ?? '?');
-    const left = execFileSync('find', [folder, '-name', 'kept', '-o', '-name', 'journal.ndjson'], { encoding: 'utf8' });
-    expect(left).toBe('');
+    const names = ['-name', 'kept', '-o', '-name', 'journal.ndjson'];
+    const left = () => spawnSync('find', [folder, ...names], { encoding: 'utf8' }).stdout;
+    // Processes end first, then files go.
+    for (let waited = 0; left() !== '' && waited < 10_000; waited += 100) await delay(100);
+    expect(left()).toBe('');
   });
 
   it('leaves no process behind when the platform stops', async () => {
