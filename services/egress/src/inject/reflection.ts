@@ -79,14 +79,12 @@ export function reflected(host: string): MargayError {
 /** Passes an answer on as long as it does not hold the secret; what may be its beginning waits for what follows. */
 export class ReflectionGuard extends Transform {
   private held: Buffer = Buffer.alloc(0);
-  private readonly longest: number;
 
   constructor(
     private readonly spellings: readonly Buffer[],
     private readonly host: string,
   ) {
     super();
-    this.longest = Math.max(0, ...spellings.map(({ length }) => length));
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
@@ -103,11 +101,14 @@ export class ReflectionGuard extends Transform {
 
   /** Length of the longest end of these bytes that a spelling begins with. */
   private beginningAtEnd(bytes: Buffer): number {
-    for (let length = Math.min(this.longest - 1, bytes.length); length > 0; length -= 1) {
-      const end = bytes.subarray(bytes.length - length);
-      if (this.spellings.some((spelling) => spelling.length > length && spelling.subarray(0, length).equals(end)))
-        return length;
-    }
-    return 0;
+    return Math.max(0, ...this.spellings.map((spelling) => overlap(bytes, spelling)));
   }
+}
+
+/** Goes from one place of the first byte to the next: secrets may be long, and answers have many chunks. */
+function overlap(bytes: Buffer, spelling: Buffer): number {
+  const first = spelling.subarray(0, 1);
+  let at = bytes.indexOf(first, Math.max(0, bytes.length - spelling.length + 1));
+  while (at >= 0 && bytes.compare(spelling, 0, bytes.length - at, at) !== 0) at = bytes.indexOf(first, at + 1);
+  return at < 0 ? 0 : bytes.length - at;
 }
