@@ -46,11 +46,10 @@ export function judge(policy: EgressPolicy, maxMode: EgressMode, target: Target,
   const mode = narrower(policy.mode, maxMode);
   if (mode === 'none') return { isAllowed: false, why: 'mode_none' };
   const rule = policy.rules.find((candidate) => concerns(candidate, target, caller));
+  if (rule) return permissionOf(rule, target);
   const isNamed = policy.rules.some((candidate) => isFor(candidate, caller) && names(candidate, target));
-  if (!rule && !isNamed && mode === 'public' && isUsual(target))
-    return { isAllowed: true, rule: PUBLIC_RULE, intercept: false, isPublicOnly: true };
-  if (!rule) return { isAllowed: false, why: 'no_rule' };
-  return permissionOf(rule, target);
+  if (isNamed || mode !== 'public' || !isUsual(target)) return { isAllowed: false, why: 'no_rule' };
+  return { isAllowed: true, rule: PUBLIC_RULE, intercept: false, isPublicOnly: true };
 }
 
 function permissionOf({ id, intercept, inject }: EgressRule, { request, isEncrypted }: Target): Verdict {
@@ -72,7 +71,8 @@ export function narrower(one: EgressMode, other: EgressMode): EgressMode {
 
 const names = ({ hosts }: EgressRule, { host }: Target): boolean => hosts.some((pattern) => matchesHost(pattern, host));
 
-function isFor({ projects, classes }: EgressRule, { projectId = '', sandboxClass = '' }: EgressCaller): boolean {
+/** Whether a rule is meant for this caller's project and class. */
+export function isFor({ projects, classes }: EgressRule, { projectId = '', sandboxClass = '' }: EgressCaller): boolean {
   return (!projects || projects.includes(projectId)) && (!classes || classes.includes(sandboxClass));
 }
 
