@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds KEDA's operator and its metrics server into the cache, once per version, and prints their folder. It takes 9 minutes
-# of processor time.
+# Builds KEDA's operator and its metrics server into the cache, once per version, and prints their folder. It has not run to
+# its end yet.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../settings.sh"
