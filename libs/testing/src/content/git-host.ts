@@ -12,12 +12,21 @@ const USER = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@example.com', GIT_COMM
 
 /** For specs: a host of repositories on this machine, by https, as git's own server program serves them. */
 export class GitHost {
+  /** User (`-` for none), method and address of all requests. */
+  readonly asked: string[] = [];
   readonly folder = mkdtempSync(path.join(tmpdir(), 'margay-git-'));
   readonly caFile = path.join(this.folder, 'ca.pem');
   /** What it answers instead of a repository's bytes. */
   refusal?: number;
   private held?: (() => void)[];
   private server?: Server;
+
+  /** @param account who may fetch and push; without one everybody may fetch */
+  constructor(private readonly account?: { username: string; token: string }) {}
+
+  get port(): number {
+    return (this.server?.address() as AddressInfo).port;
+  }
 
   async start(): Promise<this> {
     const [authority, keys] = [newKeyPair(), newKeyPair()];
@@ -41,7 +50,7 @@ export class GitHost {
 
   /** @param host `git.example.com` where something on the way leads to this machine */
   url(name: string, host: 'localhost' | 'git.example.com' = 'localhost'): string {
-    return `https://${host}:${(this.server?.address() as AddressInfo).port}/${name}`;
+    return `https://${host}:${this.port}/${name}`;
   }
 
   /** A repository with these files in one commit on `main`. @returns the commit */
@@ -50,6 +59,7 @@ export class GitHost {
     const work = path.join(this.folder, `work-${name}`);
     git(this.folder, 'init', '-q', '--bare', '-b', 'main', bare);
     git(bare, 'config', 'uploadpack.allowAnySHA1InWant', 'true');
+    if (this.account) git(bare, 'config', 'http.receivepack', 'true');
     git(this.folder, 'init', '-q', '-b', 'main', work);
     return this.commit(name, files);
   }
@@ -64,6 +74,10 @@ export class GitHost {
     git(work, 'commit', '-q', '-m', 'change');
     git(work, 'push', '-q', path.join(this.folder, 'served', name), 'HEAD:main');
     return git(work, 'rev-parse', 'HEAD').trim();
+  }
+
+  headOf(name: string): string {
+    return git(path.join(this.folder, 'served', name), 'rev-parse', 'main').trim();
   }
 
   /** Runs git in the tree that commits are made of. */
@@ -91,8 +105,12 @@ export class GitHost {
 
   private serve(request: IncomingMessage, response: ServerResponse): void {
     if (this.held) return void this.held.push(() => this.serve(request, response));
-    if (this.refusal !== undefined) {
-      response.writeHead(this.refusal, { 'www-authenticate': 'Basic realm="spec"' }).end();
+    const [username, token] = accountOf(request);
+    this.asked.push(`${username || '-'} ${request.method} ${request.url}`);
+    const isKnown = !this.account || (username === this.account.username && token === this.account.token);
+    const refusal = this.refusal ?? (isKnown ? undefined : 401);
+    if (refusal !== undefined) {
+      response.writeHead(refusal, { 'www-authenticate': 'Basic realm="spec"' }).end();
       return;
     }
     const { pathname, search } = new URL(request.url ?? '/', 'https://localhost');
@@ -113,6 +131,11 @@ export class GitHost {
     program.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
     program.once('close', () => answer(Buffer.concat(chunks), response));
   }
+}
+
+function accountOf({ headers }: IncomingMessage): string[] {
+  const [, encoded = ''] = /^Basic (.+)$/.exec(headers.authorization ?? '') ?? [];
+  return Buffer.from(encoded, 'base64').toString().split(':');
 }
 
 /** What a program says by the rules of CGI. */

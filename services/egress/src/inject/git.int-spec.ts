@@ -3,8 +3,8 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { GitHost } from '@margay/testing';
 import { InterceptFixture } from '../intercept/intercept-fixture';
-import { GitHost } from './git-host';
 
 const CANARY = 'canary-2f9d41c07b';
 const run = promisify(execFile);
@@ -14,25 +14,29 @@ jest.setTimeout(60_000);
 
 let fixture: InterceptFixture;
 let host: GitHost;
-let port: number;
 let environment: Record<string, string>;
 let folder: string;
 
 beforeEach(async () => {
   fixture = new InterceptFixture();
-  host = new GitHost(path.join(fixture.folder, 'host'), { username: 'robot', token: CANARY });
-  host.create('team/site', { name: 'README', text: 'hello\n' });
-  port = await fixture.serveHost('git.example', host.listener);
+  host = await new GitHost({ username: 'robot', token: CANARY }).start();
+  host.make('team/site.git', { README: 'hello\n' });
+  fixture.names.set('git.example.com', ['127.0.0.1']);
   fixture.credentials.all.set('/team/site', { name: 'git/team', value: CANARY, username: 'robot' });
-  await fixture.start(settings());
+  await fixture.start(settings(), { MARGAY_EGRESS_TRUST_FILE: host.caFile });
   environment = await sandboxEnvironment();
 });
-afterEach(() => fixture.remove());
+afterEach(async () => {
+  await fixture.remove();
+  await host.stop();
+});
 
 const settings = (push = false) => ({
-  private: [{ host: 'git.example', cidr: '127.0.0.0/8', ports: [port] }],
+  private: [{ host: 'git.example.com', cidr: '127.0.0.0/8', ports: [host.port] }],
   policy: {
-    rules: [{ id: 'git', hosts: ['git.example'], ports: [port], intercept: true, inject: { as: 'basic', push } }],
+    rules: [
+      { id: 'git', hosts: ['git.example.com'], ports: [host.port], intercept: true, inject: { as: 'basic', push } },
+    ],
   },
 });
 
@@ -59,7 +63,7 @@ async function sandboxEnvironment(): Promise<Record<string, string>> {
 }
 
 const git = (cwd: string, ...args: string[]) => run('git', args, { cwd, env: environment });
-const url = () => `https://git.example:${port}/team/site.git`;
+const url = () => host.url('team/site.git', 'git.example.com');
 
 /** All that lies in a folder, as text. */
 function contentOf(root: string): string {
@@ -90,22 +94,23 @@ describe('git behind the proxy', () => {
   it('pushes only where the rule says so', async () => {
     await git(folder, 'clone', '-q', url(), 'site');
     const site = path.join(folder, 'site');
-    const before = host.headOf('team/site');
+    const before = host.headOf('team/site.git');
     writeFileSync(path.join(site, 'README'), 'changed\n');
     await git(site, '-c', 'user.name=a', '-c', 'user.email=a@example.com', 'commit', '-q', '-am', 'second');
     await expect(git(site, 'push', '-q', 'origin', 'main')).rejects.toMatchObject({
       stderr: expect.stringContaining('403') as string,
     });
-    expect(host.headOf('team/site')).toBe(before);
+    expect(host.headOf('team/site.git')).toBe(before);
     fixture.setPolicy(settings(true));
-    for (let tries = 0; host.headOf('team/site') === before && tries < 50; tries += 1)
+    for (let tries = 0; host.headOf('team/site.git') === before && tries < 50; tries += 1)
       await git(site, 'push', '-q', 'origin', 'main').catch(() => undefined);
-    expect(host.headOf('team/site')).not.toBe(before);
+    expect(host.headOf('team/site.git')).not.toBe(before);
   });
 
   it('says to the host what the tenant is, not what the caller claims to be', async () => {
-    await git(folder, 'clone', '-q', url().replace('https://', 'https://mallory:mine@'), 'site');
-    expect(host.asked.filter((line) => line.startsWith('mallory'))).toEqual([]);
+    const claim = `http.extraHeader=Authorization: Basic ${btoa('mallory:mine')}`;
+    await git(folder, '-c', claim, 'clone', '-q', url(), 'site');
+    expect(host.asked.filter((line) => !line.startsWith('robot'))).toEqual([]);
   });
 
   it('is refused a credential that was revoked', async () => {
