@@ -1,4 +1,5 @@
-import { EGRESS_MODES, type EgressCaller, type EgressPolicy } from '@margay/contracts';
+import type { EgressCaller, EgressPolicy } from '@margay/contracts';
+import { isFor } from '../policy/judge';
 
 /** A name that nobody else has: what is asked there the proxy answers itself. */
 export const OWN_HOST = 'egress.margay';
@@ -12,13 +13,8 @@ export function ownAnswer(path: string, policy: EgressPolicy, caller: EgressCall
 
 /** Hosts, with a port where it is an unusual one, to whose requests git accounts may be added. */
 function gitHosts({ mode, rules }: EgressPolicy, caller: EgressCaller): string[] {
-  if (mode === EGRESS_MODES[0]) return [];
-  const usable = rules.filter(
-    ({ inject, projects, classes }) =>
-      inject?.as === 'basic' &&
-      (!projects || projects.includes(caller.projectId ?? '')) &&
-      (!classes || classes.includes(caller.sandboxClass ?? '')),
-  );
+  if (mode === 'none') return [];
+  const usable = rules.filter((rule) => rule.inject?.as === 'basic' && isFor(rule, caller));
   const addresses = usable.flatMap(({ hosts, ports }) => {
     const suffix = ports.includes(HTTPS_PORT) ? '' : `:${ports[0]}`;
     return hosts.filter((host) => !host.startsWith('*.')).map((host) => `${host}${suffix}`);
