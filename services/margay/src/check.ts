@@ -14,7 +14,7 @@ export interface CheckOptions {
   url: string;
   apiKey?: string;
   write: (line: string) => void;
-  /** How long it tries to reach the gateway at all; default 20 s. */
+  /** How long it tries to reach the gateway at all; default 45 s. */
   reachMs?: number;
 }
 
