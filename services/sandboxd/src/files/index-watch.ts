@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { sandboxdPb } from '@margay/contracts';
+import { pause } from '@margay/platform';
 
 type Index = sandboxdPb.ListFilesResponse;
 
@@ -71,18 +72,4 @@ export class IndexWatch {
     this.tookMs = now() - startedAtMs;
     this.seen = { index, hash: createHash('sha256').update(JSON.stringify(index)).digest('hex') };
   }
-}
-
-/** Less if nobody watches any more. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const go = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', go);
-      resolve();
-    };
-    const timer = setTimeout(go, ms);
-    timer.unref();
-    signal.addEventListener('abort', go);
-  });
 }

@@ -1,5 +1,5 @@
 import { isMargayError } from '@margay/errors';
-import type { Logger } from '@margay/platform';
+import { pause, type Logger } from '@margay/platform';
 import { workspaceIdOf } from '../driver/workspace-key';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { IndexPlace } from './index-store';
@@ -67,18 +67,4 @@ export class IndexFollower {
 
 function placeOf({ ref, workspaceKey }: LiveSandbox): IndexPlace {
   return { tenantId: ref.tenantId, workspaceId: workspaceIdOf(ref.tenantId, workspaceKey) };
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const go = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', go);
-      resolve();
-    };
-    const timer = setTimeout(go, ms);
-    timer.unref();
-    signal.addEventListener('abort', go);
-    if (signal.aborted) go();
-  });
 }
