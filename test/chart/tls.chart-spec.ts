@@ -1,6 +1,6 @@
 import { callersOf, peerName } from '@margay/platform';
 import { parse } from 'yaml';
-import { environmentOf, EVALUATION, find, ofKind, readChartFile, readChartYaml, refusal, render, type KubernetesObject } from './render'; // prettier-ignore
+import { environmentOf, EVALUATION, find, notes, ofKind, readChartFile, readChartYaml, refusal, render, type KubernetesObject } from './render'; // prettier-ignore
 
 const CERT_MANAGER = { apis: ['cert-manager.io/v1'] };
 const COMPONENTS = ['agent-runner', 'channel', 'egress', 'gateway', 'ide-manager', 'mcp-pool', 'session', 'tool-executor']; // prettier-ignore
@@ -84,7 +84,9 @@ describe('certificates of services', () => {
       expect(tlsVolumeOf(deployment)).toBeUndefined();
     }
     expect(hookArguments(values)).not.toContain('--tls');
-    expect(readChartFile('templates/NOTES.txt')).toContain('Warning: with tls.mode off services speak plaintext');
+    const warning = 'Warning: with tls.mode off services speak plaintext';
+    expect(notes(values)).toContain(warning);
+    expect(notes()).not.toContain(warning);
   });
 
   it.each([
