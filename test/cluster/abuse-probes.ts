@@ -37,13 +37,12 @@ print(json.dumps(found))
 export const KERNEL = String.raw`
 import ctypes, errno, json, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
-numbers = {"x86_64": dict(keyctl=250, add_key=248, bpf=321, perf_event_open=298, userfaultfd=323, mount=165, setns=308, kexec_load=246, init_module=175, ptrace=101, open_by_handle_at=304, reboot=169),
-           "aarch64": dict(keyctl=219, add_key=217, bpf=280, perf_event_open=241, userfaultfd=282, mount=40, setns=268, kexec_load=104, init_module=105, ptrace=117, open_by_handle_at=265, reboot=142)}
+numbers = {"x86_64": dict(keyctl=250, add_key=248, bpf=321, perf_event_open=298, userfaultfd=323, mount=165, setns=308, kexec_load=246, init_module=175, open_by_handle_at=304, reboot=169),
+           "aarch64": dict(keyctl=219, add_key=217, bpf=280, perf_event_open=241, userfaultfd=282, mount=40, setns=268, kexec_load=104, init_module=105, open_by_handle_at=265, reboot=142)}
 found = {}
 for name, number in numbers[os.uname().machine].items():
     ctypes.set_errno(0)
-    arguments = (16, 1, 0, 0, 0, 0) if name == 'ptrace' else (0, 0, 0, 0, 0, 0)
-    found[name] = errno.errorcode.get(ctypes.get_errno(), 'done') if libc.syscall(number, *arguments) < 0 else 'done'
+    found[name] = errno.errorcode.get(ctypes.get_errno(), 'done') if libc.syscall(number, 0, 0, 0, 0, 0, 0) < 0 else 'done'
 def opened(family, kind, protocol=0):
     try:
         socket.socket(family, kind, protocol).close()
@@ -168,7 +167,7 @@ def tunnel(host, server_name):
         except OSError as error:
             return type(error).__name__
 found = {}
-for name in ('web.test', 'inner.test', 'mixed.test', 'nowhere.test'): found[name] = told(send(get(f'http://{name}/', name)))
+for name in ('web.test', 'inner.test', 'mixed.test'): found[name] = told(send(get(f'http://{name}/', name)))
 found['turning.test'] = [told(send(get('http://turning.test/', 'turning.test'))) for _ in range(2)]
 for literal in ('169.254.169.254', '2852039166', '0xa9fea9fe', '0251.0376.0251.0376', '[::ffff:169.254.169.254]', '[fe80::a9fe:a9fe]', '127.1'):
     found[literal] = told(send(get(f'http://{literal}/', literal)))
