@@ -25,7 +25,6 @@ export interface InterceptorOptions {
   injector: Injector;
   /** Whom hosts may be vouched for by. */
   trust: SecureContext;
-  handshakeTimeoutMs?: number;
 }
 
 const HANDSHAKE_MS = 10_000;
@@ -66,7 +65,7 @@ export class Interceptor {
       secure.destroy();
       client.destroy();
     };
-    const late = setTimeout(destroy, this.options.handshakeTimeoutMs ?? HANDSHAKE_MS);
+    const late = setTimeout(destroy, HANDSHAKE_MS);
     secure.on('error', destroy);
     secure.once('close', () => {
       clearTimeout(late);

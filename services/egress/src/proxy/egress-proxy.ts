@@ -18,7 +18,6 @@ export interface EgressProxyOptions {
   /** Reads the requests in tunnels; absent: tunnels whose requests must be read are refused. */
   interceptor?: Interceptor | undefined;
   now: () => number;
-  helloTimeoutMs?: number;
 }
 
 const HELLO_TIMEOUT_MS = 10_000;
@@ -86,7 +85,7 @@ export class EgressProxy {
       if (!intercept) upstream = await gate.connect(exchange, target);
       client.write('HTTP/1.1 200 Connection established\r\n\r\n');
       [isOpen, exchange.status] = [true, 200];
-      const hello = await demandHello(client, head, target.host, this.options.helloTimeoutMs ?? HELLO_TIMEOUT_MS);
+      const hello = await demandHello(client, head, target.host, HELLO_TIMEOUT_MS);
       if (upstream) {
         exchange.countUp(hello.length);
         upstream.write(hello);

@@ -23,7 +23,6 @@ export interface GateOptions {
   now: () => number;
   onEnd: (record: EgressRecord) => void;
   onBytes: (direction: 'up' | 'down', bytes: number) => void;
-  connectTimeoutMs?: number;
 }
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -112,9 +111,8 @@ export class Gate {
     const { caller, limits } = exchange;
     if (!caller || !limits) throw new PermissionDeniedError('egress_denied', 'The caller is not known.');
     exchange.lease = this.options.limits.enter(caller, limits);
-    const connectTimeoutMs = this.options.connectTimeoutMs ?? CONNECT_TIMEOUT_MS;
     const guard = exchange.isPublicOnly ? this.guards.publicOnly : this.guards.all;
-    const dialer = { guard, resolve: this.options.resolve, connectTimeoutMs };
+    const dialer = { guard, resolve: this.options.resolve, connectTimeoutMs: CONNECT_TIMEOUT_MS };
     const socket = await dial(dialer, target.host, target.port);
     const idle = new DeadlineExceededError('egress_timeout', `Nothing moved for ${limits.idleSeconds} seconds.`);
     socket.setTimeout(limits.idleSeconds * 1_000, () => {
