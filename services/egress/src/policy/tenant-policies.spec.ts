@@ -77,6 +77,19 @@ describe('policies of tenants', () => {
     expect(policies.judge(target, caller())).toMatchObject({ rule: 'a' });
   });
 
+  it('are not read again when that of another tenant changes', async () => {
+    store('t1', { rules });
+    const policies = await open({});
+    await policies.refresh();
+    const { rules: before } = policies.policyOf('t1');
+    store('t2', { rules });
+    await policies.refresh();
+    expect(policies.policyOf('t1').rules).toBe(before);
+    store('t1', { rules, mode: 'none' });
+    await policies.refresh();
+    expect(policies.policyOf('t1')).toMatchObject({ rules: [{ id: 'a' }], mode: 'none' });
+  });
+
   it('allow nothing before they are known, and hold while they cannot be asked for', async () => {
     source.isDown = true;
     store('t1', { mode: 'none' });

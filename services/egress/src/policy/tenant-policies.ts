@@ -6,12 +6,17 @@ import { judge, narrower, type Target, type Verdict } from './judge';
 import type { EgressPolicies, PolicyFile } from './policy-file';
 import type { PolicySource } from './policy-source';
 
+interface Stored {
+  json: string;
+  policy: EgressPolicy;
+}
+
 /**
  * Policies that tenants have stored, within what the operator's file says: its modes and limits are the most they can
  * have. Who has stored none has what the file says.
  */
 export class TenantPolicies implements EgressPolicies {
-  private stored?: ReadonlyMap<string, EgressPolicy>;
+  private stored?: ReadonlyMap<string, Stored>;
   private mark = '';
   private failure: string | undefined;
   private readonly listeners: (() => void)[] = [];
@@ -40,7 +45,7 @@ export class TenantPolicies implements EgressPolicies {
     if (!this.stored)
       throw new UnavailableError('egress_unavailable', 'The policies of tenants are not known yet; try again.');
     const base = this.file.policyOf(tenantId);
-    const own = this.stored.get(tenantId);
+    const own = this.stored.get(tenantId)?.policy;
     if (!own) return base;
     const pinned = Object.hasOwn(this.settings.tenants, tenantId) ? this.settings.tenants[tenantId] : undefined;
     const mode = pinned ? narrower(own.mode, pinned.mode) : own.mode;
@@ -88,11 +93,14 @@ export class TenantPolicies implements EgressPolicies {
     }
   }
 
-  private read(tenantId: string, json: string): EgressPolicy {
+  /** One that has not changed is not read again: reading those of all tenants would hold up what is open. */
+  private read(tenantId: string, json: string): Stored {
+    const known = this.stored?.get(tenantId);
+    if (known?.json === json) return known;
     const parsed = EgressPolicy.safeParse(JSON.parse(json));
-    if (parsed.success) return parsed.data;
+    if (parsed.success) return { json, policy: parsed.data };
     this.logger.error({ tenantId }, 'a stored egress policy is not understood; nothing is allowed to its tenant');
-    return NOTHING;
+    return { json, policy: NOTHING };
   }
 
   private tell(): void {
