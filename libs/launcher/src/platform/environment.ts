@@ -83,15 +83,15 @@ export function processEnvironment(
 /** The proxy and tool-executor meet at a private socket; undefined also takes away what this process inherited. */
 function egressEnvironment({ services }: PlannedProcess, { home, egressPolicyFile }: PlatformFacts): NodeJS.ProcessEnv {
   const isEgress = services.includes('egress');
-  const isPart = isEgress || services.includes('tool-executor');
+  const isExecutor = services.includes('tool-executor');
   const hasEgress = egressPolicyFile !== undefined;
   const authority = join(home, 'egress', 'ca');
   return {
     MARGAY_EGRESS_POLICY_FILE: isEgress ? egressPolicyFile : undefined,
     // The proxy makes what is missing there; tool-executor reads the certificate whenever a sandbox starts.
     MARGAY_EGRESS_CA_DIR: isEgress ? authority : undefined,
-    MARGAY_EGRESS_CA_FILE: isPart && hasEgress ? join(authority, 'ca.pem') : undefined,
-    MARGAY_EGRESS_LOCAL_SOCKET: isPart && hasEgress ? join(home, 'egress', 'relay.sock') : undefined,
+    MARGAY_EGRESS_CA_FILE: isExecutor && hasEgress ? join(authority, 'ca.pem') : undefined,
+    MARGAY_EGRESS_LOCAL_SOCKET: (isEgress || isExecutor) && hasEgress ? join(home, 'egress', 'relay.sock') : undefined,
   };
 }
 
