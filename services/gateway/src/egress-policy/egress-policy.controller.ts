@@ -6,7 +6,7 @@ import { Backends } from '../backends';
 import { Answer } from '../http/answer';
 import { Operation } from '../http/operation';
 import { FromBody, FromCaller } from '../http/parameters';
-import { wantedRev, WriteHeaders } from '../secrets/secret.dto';
+import { etagOf, wantedRev, WriteHeaders } from '../http/revision';
 
 const OF_POLICIES = {
   service: 'session',
@@ -66,5 +66,5 @@ export class EgressPolicyController {
 
 function answerOf(status: number, policy: egressPb.StoredEgressPolicy | undefined): Answer {
   if (!policy) throw new InternalError('internal', 'session answered without the egress policy');
-  return new Answer(status, JSON.parse(policy.policyJson) as unknown, { etag: `"${policy.rev}"` });
+  return new Answer(status, JSON.parse(policy.policyJson) as unknown, etagOf(policy));
 }

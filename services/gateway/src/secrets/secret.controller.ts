@@ -7,7 +7,8 @@ import { Backends } from '../backends';
 import { Answer } from '../http/answer';
 import { Operation } from '../http/operation';
 import { FromBody, FromCaller, FromQuery } from '../http/parameters';
-import { PutBody, RevisionHeaders, ScopeQuery, SecretList, SecretView, viewOf, wantedRev, WriteHeaders } from './secret.dto'; // prettier-ignore
+import { etagOf, RevisionHeaders, wantedRev, WriteHeaders } from '../http/revision';
+import { PutBody, ScopeQuery, SecretList, SecretView, viewOf } from './secret.dto';
 
 const OF_SECRETS = {
   service: 'session',
@@ -63,7 +64,7 @@ export class SecretController {
     const request = requestOf(scope, name, body, wantedRev(ifMatch, ifNoneMatch));
     const { secret, created } = await this.backends.secrets.putSecret(request, call);
     if (!secret) throw new InternalError('internal', 'session answered without the secret that it has written');
-    return new Answer(created ? 201 : 200, viewOf(secret), { etag: `"${secret.rev}"` });
+    return new Answer(created ? 201 : 200, viewOf(secret), etagOf(secret));
   }
 
   @Operation({

@@ -1,17 +1,9 @@
 import { isoMicros, type secretsPb } from '@margay/contracts';
-import { InvalidArgumentError } from '@margay/errors';
 import { z } from 'zod';
 
 const Scope = z.enum(['tenant', 'personal']).default('tenant').describe('of the tenant, or your own');
 
 export const ScopeQuery = z.object({ scope: Scope });
-
-export const RevisionHeaders = z.object({
-  'If-Match': z.string().optional().describe('only at this revision: an ETag'),
-});
-export const WriteHeaders = RevisionHeaders.extend({
-  'If-None-Match': z.string().optional().describe('`*`: only where there is none'),
-});
 
 const Git = z.strictObject({
   host: z.string(),
@@ -65,20 +57,6 @@ export function viewOf(secret: secretsPb.SecretInfo): z.infer<typeof SecretView>
     updated_at: textOf(secret.updatedAt) ?? '',
     last_used_at: textOf(secret.lastUsedAt),
   };
-}
-
-/** The revision that a request insists on; 0: there must be none. @throws InvalidArgumentError `validation` */
-export function wantedRev(ifMatch: string | undefined, ifNoneMatch?: string): number | undefined {
-  if (ifNoneMatch !== undefined) {
-    if (ifNoneMatch.trim() !== '*' || ifMatch !== undefined)
-      throw new InvalidArgumentError('validation', "Invalid header: 'If-None-Match' must be *, without If-Match");
-    return 0;
-  }
-  if (ifMatch === undefined || ifMatch.trim() === '*') return undefined;
-  const [, rev] = /^"(\d{1,9})"$/.exec(ifMatch.trim()) ?? [];
-  if (rev === undefined)
-    throw new InvalidArgumentError('validation', `Invalid header: 'If-Match' must be an ETag such as "3"`);
-  return Number(rev);
 }
 
 const textOf = (date: Date | undefined): string | null => (date ? isoMicros(date.getTime() * 1_000) : null);

@@ -7,8 +7,9 @@ import { Backends } from '../backends';
 import { Answer } from '../http/answer';
 import { Operation } from '../http/operation';
 import { FromBody, FromCaller, FromQuery } from '../http/parameters';
+import { etagOf, RevisionHeaders } from '../http/revision';
 import { FromStreamOrBody, STREAMED_TYPES } from '../http/streamed-body';
-import { ContentBody, PageQuery, RevisionHeaders, sourceIn, UpdateBody, UploadQuery, WorkspacePage } from './workspace.dto'; // prettier-ignore
+import { ContentBody, PageQuery, sourceIn, UpdateBody, UploadQuery, WorkspacePage } from './workspace.dto';
 
 const OF_WORKSPACES = { service: 'tool-executor', family: 'margay', errors: 'envelope' } as const;
 const PATH = '/api/workspaces/{workspace_id}';
@@ -142,7 +143,7 @@ async function* messagesOf(facts: UploadFacts, body: Readable): AsyncIterable<wo
 
 function shown({ workspaceJson }: Told, status = 200): Answer {
   const workspace = parsed(workspaceJson);
-  return new Answer(status, workspace, { etag: `"${workspace.rev}"` });
+  return new Answer(status, workspace, etagOf(workspace));
 }
 
 function parsed(json: string): WorkspaceView {

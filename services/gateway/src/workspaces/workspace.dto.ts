@@ -1,6 +1,6 @@
 import { ContentSource, WorkspaceView } from '@margay/contracts';
-import { InvalidArgumentError } from '@margay/errors';
 import { z } from 'zod';
+import { checkInput } from '../http/input';
 
 const LIMIT_MAX = 200;
 const FILENAME_MAX_CHARS = 255;
@@ -16,10 +16,6 @@ export const PageQuery = z.object({
 });
 
 export const WorkspacePage = z.object({ workspaces: z.array(WorkspaceView), next_cursor: z.string().nullable() });
-
-export const RevisionHeaders = z.object({
-  'If-Match': z.string().optional().describe('`ETag` of the workspace as it was read; another one answers 412'),
-});
 
 export const UpdateBody = z.strictObject({
   legal_hold: z.boolean().optional().describe('keeps it from being deleted; needs an administrator'),
@@ -47,15 +43,5 @@ export const UploadQuery = z.object({
 
 /** @throws InvalidArgumentError `validation` */
 export function sourceIn({ replace: _, ...asked }: z.infer<typeof ContentBody>): ContentSource {
-  const parsed = ContentSource.safeParse(asked);
-  if (parsed.success) return parsed.data;
-  const errors = parsed.error.issues.map(({ path, message, code }) => ({
-    loc: path.map(String),
-    msg: message,
-    type: code,
-  }));
-  const [first] = parsed.error.issues;
-  const field = first?.path.join('.') || 'kind';
-  const message = `Invalid input: '${field}': ${(first?.message ?? '').replace(/^Invalid input: /, '')}`;
-  throw new InvalidArgumentError('validation', message, { details: { errors } });
+  return checkInput(ContentSource, asked, 'margay');
 }
