@@ -15,6 +15,8 @@ export type DataKeyRows = Pick<DataKeyRepository, 'find' | 'add' | 'retire' | 'c
 
 export interface DataKey {
   id: string;
+  /** Among those of its tenant. */
+  place: number;
   key: Buffer;
 }
 
@@ -34,7 +36,7 @@ export class DataKeys {
       const rows = await this.rowsOf(tenantId);
       const place = rows.length - 1;
       const newest = rows[place];
-      if (newest && !this.isWorn(newest)) return { id: newest.id, key: await this.open(tenantId, newest) };
+      if (newest && !this.isWorn(newest)) return { id: newest.id, place, key: await this.open(tenantId, newest) };
       if (await this.rows.add(tenantId, rows.length, await this.make(tenantId)))
         for (let old = 0; old <= place; old += 1) await this.rows.retire(tenantId, old, new Date(this.now()));
     }
@@ -53,9 +55,8 @@ export class DataKeys {
     return this.open(tenantId, row);
   }
 
-  async countUse(tenantId: string, id: string): Promise<void> {
-    const place = (await this.rowsOf(tenantId)).findIndex((row) => row.id === id);
-    if (place >= 0) await this.rows.countUse(tenantId, place);
+  async countUse(tenantId: string, { place }: DataKey): Promise<void> {
+    await this.rows.countUse(tenantId, place);
   }
 
   /** Tenants with data keys that something may still be sealed with although they seal no more, and those keys. */

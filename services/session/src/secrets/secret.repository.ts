@@ -57,8 +57,9 @@ export class SecretRepository {
     return this.rows.find({ tenantId, owner, kind: 'git', 'git.host': host }).toArray();
   }
 
-  count(tenantId: string): Promise<number> {
-    return this.rows.countDocuments({ tenantId });
+  /** Of the tenant with all its members, or of one owner. */
+  count(tenantId: string, owner?: string): Promise<number> {
+    return this.rows.countDocuments({ tenantId, ...(owner === undefined ? {} : { owner }) });
   }
 
   /** @returns false: there is one already */

@@ -84,7 +84,7 @@ export class SecretsService {
   private async requireRoom(tenantId: string, owner: string): Promise<void> {
     requireBelow('secrets', await this.ports.rows.count(tenantId), SECRETS_MAX);
     if (owner === TENANT_OWNER) return;
-    requireBelow('personal_secrets', (await this.ports.rows.list(tenantId, owner)).length, PERSONAL_MAX);
+    requireBelow('personal_secrets', await this.ports.rows.count(tenantId, owner), PERSONAL_MAX);
   }
 
   private announce({ tenantId, principal, keyId, requestId }: Principal, action: string, row: SecretRow): void {

@@ -13,7 +13,7 @@ export class Vault {
   async seal(slot: Slot, value: string): Promise<SealedValue> {
     const dataKey = await this.keys.current(slot.tenantId);
     const sealed = seal(dataKey.key, Buffer.from(value), placeOf(slot));
-    await this.keys.countUse(slot.tenantId, dataKey.id);
+    await this.keys.countUse(slot.tenantId, dataKey);
     return { dekId: dataKey.id, ...sealed, fingerprint: fingerprint(dataKey, value) };
   }
 

@@ -66,8 +66,8 @@ export class MemorySecrets implements SecretRows {
     return (await this.list(tenantId, owner)).filter(({ git }) => git?.host === host);
   }
 
-  count(tenantId: string) {
-    return Promise.resolve(this.of(tenantId).length);
+  count(tenantId: string, owner?: string) {
+    return Promise.resolve(this.of(tenantId).filter((row) => owner === undefined || row.owner === owner).length);
   }
 
   add(row: SecretRow) {
