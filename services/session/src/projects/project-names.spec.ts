@@ -1,4 +1,4 @@
-import { aliasesOf, meantBy, type Named } from './project-names';
+import { aliasesIn, meantBy, type Named } from './project-names';
 
 const host = 'git.example.org';
 const named = (project: string, name: string, owner?: string, repo = name): Named => ({
@@ -40,13 +40,13 @@ describe('the project that a text means', () => {
   it('has a name before it has a repository', () => {
     const store = named('managed:9', 'store');
     expect(meantBy('store', [...ALL, store])).toBe(store);
-    expect(aliasesOf(SHOP, [...ALL, store])).toEqual(['git.example.org/acme/store', 'acme/store']);
+    expect(aliasesIn([...ALL, store])(SHOP)).toEqual(['git.example.org/acme/store', 'acme/store']);
   });
 });
 
 it('aliases mean one project only', () => {
-  expect(aliasesOf(SHOP, ALL)).toEqual(['git.example.org/acme/store', 'acme/store', 'store']);
-  expect(aliasesOf(TOOLS, ALL)).toEqual(['git.example.org/acme/tools', 'acme/tools']);
-  expect(aliasesOf(COPY, [...ALL, COPY])).toEqual([]);
-  expect(aliasesOf(PLAIN, ALL)).toEqual([]);
+  expect(aliasesIn(ALL)(SHOP)).toEqual(['git.example.org/acme/store', 'acme/store', 'store']);
+  expect(aliasesIn(ALL)(TOOLS)).toEqual(['git.example.org/acme/tools', 'acme/tools']);
+  expect(aliasesIn([...ALL, COPY])(COPY)).toEqual([]);
+  expect(aliasesIn(ALL)(PLAIN)).toEqual([]);
 });

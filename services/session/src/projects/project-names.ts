@@ -21,25 +21,35 @@ const formsOf = ({ host, owner, name }: Remote): string[] => [`${host}/${owner}/
  * @throws FailedPreconditionError `ambiguous_project`, whose details have the candidates
  */
 export function meantBy(text: string, projects: readonly Named[]): Named | undefined {
-  const named = projects.filter(({ name }) => name === text);
-  if (named.length > 0) return only(text, named);
-  const wanted = text.toLowerCase();
-  return only(
-    text,
-    projects.filter(({ remote }) => remote && formsOf(remote).some((form) => form.toLowerCase() === wanted)),
-  );
+  return only(text, meaningsIn(projects)(text));
 }
 
-/** Forms of a project's repository that mean it and no other project. */
-export function aliasesOf(project: Named, projects: readonly Named[]): string[] {
-  if (!project.remote) return [];
-  return formsOf(project.remote).filter((form) => {
-    try {
-      return meantBy(form, projects) === project;
-    } catch {
-      return false; // it means several
-    }
-  });
+/** Tells the forms of a project's repository that mean it and no other of these projects. */
+export function aliasesIn(projects: readonly Named[]): (project: Named) => string[] {
+  const meanings = meaningsIn(projects);
+  return (project) => {
+    const forms = project.remote ? formsOf(project.remote) : [];
+    return forms.filter((form) => {
+      const meant = meanings(form);
+      return meant.length === 1 && meant[0] === project;
+    });
+  };
+}
+
+/** All that a text may mean. Made once for many questions: a tenant has hundreds of projects. */
+function meaningsIn(projects: readonly Named[]): (text: string) => readonly Named[] {
+  const byName = new Map<string, Named[]>();
+  const byForm = new Map<string, Named[]>();
+  const note = (known: Map<string, Named[]>, key: string, project: Named) => {
+    const found = known.get(key);
+    if (found) found.push(project);
+    else known.set(key, [project]);
+  };
+  for (const project of projects) {
+    note(byName, project.name, project);
+    for (const form of project.remote ? formsOf(project.remote) : []) note(byForm, form.toLowerCase(), project);
+  }
+  return (text) => byName.get(text) ?? byForm.get(text.toLowerCase()) ?? [];
 }
 
 function only(text: string, found: readonly Named[]): Named | undefined {

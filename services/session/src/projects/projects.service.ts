@@ -5,9 +5,9 @@ import { InvalidArgumentError, PermissionDeniedError } from '@margay/errors';
 import { distance } from 'fastest-levenshtein';
 import type { SessionConfig } from '../config';
 import { bindingName, managedIdIn, type ManagedProjects } from './managed-projects';
-import { aliasesOf, meantBy, type Named } from './project-names';
+import { aliasesIn, meantBy, type Named } from './project-names';
 import type { Placed, Remote, Repositories } from './repositories';
-import { parseWorktreeId } from './worktree-id';
+import { parseWorktreeId, type WorktreeName } from './worktree-id';
 import type { WorktreeRepository, WorktreeRow } from './worktree.repository';
 
 export interface Binding {
@@ -48,10 +48,12 @@ export class ProjectsService {
   async list(tenantId: string): Promise<ProjectView[]> {
     const managed = await this.ports.managed.list(tenantId);
     const named = await this.named(tenantId, managed);
+    const byProject = new Map(named.map((one) => [one.project, one]));
+    const aliasesOf = aliasesIn(named);
     const repositoryOf = (project: string) => {
-      const found = named.find((one) => one.project === project);
+      const found = byProject.get(project);
       if (!found?.remote) return {};
-      const aliases = aliasesOf(found, named);
+      const aliases = aliasesOf(found);
       return { repo: found.remote, ...(aliases.length === 0 ? {} : { aliases }) };
     };
     const configured = Object.entries(this.config.MARGAY_PROJECTS).map(async ([name, { path, description }]) => ({
@@ -119,6 +121,11 @@ export class ProjectsService {
     return this.config.MARGAY_PROJECTS[project]?.path ?? INSIDE;
   }
 
+  /** The same of a worktree. */
+  pathOfWorktree({ parent, slug }: WorktreeName): string {
+    return `${this.pathOf(parent)}/.margay/worktrees/${slug}`;
+  }
+
   /** What a context says of the repository that a binding leads to, as far as it is known. */
   async repositoryOf(tenantId: string, project: string): Promise<{ repo?: string; branch?: string }> {
     const worktree = parseWorktreeId(project);
@@ -145,9 +152,9 @@ export class ProjectsService {
     return all.map((one) => ({ ...one, remote: found.get(one.project)?.remote }));
   }
 
-  private viewOfWorktree({ worktreeId, parent, slug, branch }: WorktreeRow): ProjectView {
-    const base = this.pathOf(parent);
-    const shown = { name: branch, path: `${base}/.margay/worktrees/${slug}`, description: '', available: true };
+  private viewOfWorktree(row: WorktreeRow): ProjectView {
+    const { worktreeId, parent, branch } = row;
+    const shown = { name: branch, path: this.pathOfWorktree(row), description: '', available: true };
     const parentId = managedIdIn(parent) ?? parent;
     const kin = { project_id: worktreeId, is_worktree: true, parent_project_id: parentId, branch };
     return { ...shown, source: 'managed', ...kin };

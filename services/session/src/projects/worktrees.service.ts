@@ -128,7 +128,7 @@ export class WorktreesService {
       project_id: worktreeId,
       name: row.branch,
       description: '',
-      path: `${this.ports.projects.pathOf(row.parent)}/.margay/worktrees/${row.slug}`,
+      path: this.ports.projects.pathOfWorktree(row),
       path_source: 'auto',
       folder_created: true,
       created_at: at,
@@ -141,15 +141,14 @@ export class WorktreesService {
 
   /** Removes one that nobody uses any more, or that was never finished. @returns whether it is gone */
   async clear(row: WorktreeRow): Promise<boolean> {
-    const { tenantId, worktreeId, state } = row;
-    if (state === 'live' && (await this.isUsed(row))) {
+    if (row.state === 'live' && (await this.isUsed(row))) {
       await this.ports.worktrees.change(row, 'live', undefined);
       return false;
     }
     const leaving = await this.ports.worktrees.change(row, 'removing', later(AGAIN_MS));
     if (!leaving) return false;
     // From here on no session is bound to it; one may have been a moment ago.
-    if (await this.ports.sessions.usersOf(tenantId, worktreeId).then((users) => users.some(isAlive))) {
+    if (await this.isUsed(leaving)) {
       await this.ports.worktrees.change(leaving, 'live', undefined);
       return false;
     }
@@ -205,17 +204,17 @@ export class WorktreesService {
   }
 
   private viewOf(parent: string, found: executorPb.Worktree, row: WorktreeRow | undefined): Worktree {
-    const base = this.ports.projects.pathOf(parent);
+    const { projects } = this.ports;
     const name = found.branch || found.slug || found.path.slice(found.path.lastIndexOf('/') + 1);
     return {
       project_id: row?.worktreeId ?? null,
       name,
       branch: found.branch,
-      path: found.slug === '' ? found.path : `${base}/.margay/worktrees/${found.slug}`,
+      path: found.slug === '' ? found.path : projects.pathOfWorktree({ parent, slug: found.slug }),
       managed: row !== undefined,
       is_worktree: true,
       parent_project_id: managedIdIn(parent) ?? parent,
-      parent_path: base,
+      parent_path: projects.pathOf(parent),
       clean: found.clean,
       head: found.head,
     };
