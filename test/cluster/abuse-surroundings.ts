@@ -1,10 +1,9 @@
 import { parseAllDocuments } from 'yaml';
-import { componentLabels, ExecutorPods, type ExecutorClient, type RunningExecutor } from './executor-pods';
+import { egressPod, PROXY_PORT } from './egress-pod';
+import { ExecutorPods, GRPC_PORT, type ExecutorClient, type RunningExecutor } from './executor-pods';
 import type { ClusterHarness, Manifest } from './harness';
-import { CONTAINER_SECURITY, nodePod, POD_SECURITY } from './pods';
+import { componentLabels, nodePod, service } from './pods';
 
-const PROXY_PORT = 3128;
-const GRPC_PORT = 9090;
 /** Where clouds keep the credentials of a node; a node of tools/testcluster has that address, too. */
 export const LINK_LOCAL = '169.254.169.254';
 /** Its policy names one host; all others may go wherever it is public. */
@@ -103,7 +102,7 @@ export class AbuseSurroundings {
       'pod-security.kubernetes.io/enforce': 'privileged',
     });
     await cluster.apply(
-      ...['web', 'names', 'egress', 'one', 'store'].map((name) => this.service(name)),
+      ...this.services(),
       nodePod(cluster, { name: 'web', namespace: pods.home, script: WEB }),
       nodePod(cluster, { name: 'broker', namespace: pods.home, script: LISTENING }),
       nodePod(cluster, { name: 'ide', namespace: pods.boxes, script: LISTENING }),
@@ -111,7 +110,7 @@ export class AbuseSurroundings {
     );
     for (const name of ['web', 'names', 'egress', 'one', 'store'])
       this.addresses[name] = await this.read(pods.home, `service/${name}`, '{.spec.clusterIP}');
-    await cluster.apply(this.namesPod(), this.policyMap(), this.egressPod(), ...(await this.networkPolicies()));
+    await cluster.apply(this.namesPod(), ...this.proxy(), ...(await this.networkPolicies()));
     this.executor = await pods.start('one', { MARGAY_EGRESS_ADDRESS: `egress:${PROXY_PORT}` });
     this.client = this.executor.client;
     const needed = { [pods.home]: ['web', 'names', 'egress', 'broker'], [pods.boxes]: ['ide'] };
@@ -132,8 +131,9 @@ export class AbuseSurroundings {
     return this.cluster.kubectl(['-n', namespace, 'get', what, `-o=jsonpath=${path}`]);
   }
 
-  private service(name: string): Manifest {
-    const ports: Record<string, object[]> = {
+  /** Beside that of the store, which is there. */
+  private services(): Manifest[] {
+    const ports = {
       web: [
         { name: 'http', port: 80, targetPort: 8080 },
         { name: 'raw', port: 443, targetPort: 8443 },
@@ -141,10 +141,8 @@ export class AbuseSurroundings {
       names: [{ port: 53, targetPort: 5353, protocol: 'UDP' }],
       egress: [{ port: PROXY_PORT }],
       one: [{ port: GRPC_PORT }],
-      store: [{ port: 27017 }],
     };
-    const spec = { selector: { app: name }, ports: ports[name] };
-    return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace: this.pods.home }, spec };
+    return Object.entries(ports).map(([name, own]) => service(name, this.pods.home, own));
   }
 
   private namesPod(): Manifest {
@@ -153,57 +151,22 @@ export class AbuseSurroundings {
     return nodePod(this.cluster, { name: 'names', namespace: this.pods.home, script: '', container });
   }
 
-  private policyMap(): Manifest {
+  private proxy(): Manifest[] {
+    const { cluster, pods, addresses } = this;
     const reachable = ['web.test', 'turning.test', 'mixed.test'];
-    const cidr = `${this.addresses['web']}/32`;
+    const cidr = `${addresses['web']}/32`;
     const policy = {
       maxMode: 'public',
       private: reachable.map((host) => ({ host, cidr, ports: [80, 443] })),
       policy: { mode: 'public', rules: [{ id: 'web', hosts: [...reachable, 'inner.test'], ports: [80, 443] }] },
       tenants: { [NARROW_TENANT]: { rules: [{ id: 'web', hosts: ['web.test'], ports: [80] }] } },
     };
-    const metadata = { name: 'policy', namespace: this.pods.home };
-    return { apiVersion: 'v1', kind: 'ConfigMap', metadata, data: { 'policy.json': JSON.stringify(policy) } };
-  }
-
-  private egressPod(): Manifest {
-    const { cluster, pods, addresses } = this;
-    const env = {
-      MARGAY_MANAGEMENT_LISTEN: '0.0.0.0:9464',
-      MARGAY_KEYS_DIR: '/margay/keys',
-      MARGAY_EGRESS_LISTEN: `0.0.0.0:${PROXY_PORT}`,
-      MARGAY_EGRESS_POLICY_FILE: '/margay/policy/policy.json',
-      MARGAY_TOOL_EXECUTOR_URL: `one:${GRPC_PORT}`,
-    };
-    const container = {
-      name: 'egress',
-      image: cluster.image('margay'),
-      imagePullPolicy: cluster.imagePullPolicy,
-      args: ['--services', 'egress'],
-      env: Object.entries(env).map(([name, value]) => ({ name, value })),
-      readinessProbe: { httpGet: { path: '/readyz', port: 9464 }, periodSeconds: 1 },
-      securityContext: CONTAINER_SECURITY,
-      volumeMounts: [
-        { name: 'keys', mountPath: '/margay/keys', readOnly: true },
-        { name: 'policy', mountPath: '/margay/policy', readOnly: true },
-      ],
-    };
-    const volumes = [
-      { name: 'keys', secret: { secretName: 'keys' } },
-      { name: 'policy', configMap: { name: 'policy' } },
-    ];
-    const metadata = { name: 'egress', namespace: pods.home, labels: { app: 'egress', ...componentLabels('egress') } };
     const spec = {
-      automountServiceAccountToken: false,
-      enableServiceLinks: false,
       dnsPolicy: 'None',
       dnsConfig: { nameservers: [addresses['names']] },
       hostAliases: [{ ip: addresses['one'], hostnames: ['one'] }],
-      securityContext: POD_SECURITY,
-      containers: [container],
-      volumes,
     };
-    return { apiVersion: 'v1', kind: 'Pod', metadata, spec };
+    return egressPod(cluster, pods, { policy, spec });
   }
 
   /** The chart's, and the way to the proxy. */

@@ -1,13 +1,6 @@
 import type { ClusterHarness, Manifest } from './harness';
 import { answering, nodePod, READY_ON_HTTP } from './pods';
 
-/** How the chart marks a pod of a component. */
-export const marked = (component: string): Record<string, string> => ({
-  'app.kubernetes.io/name': 'margay',
-  'app.kubernetes.io/instance': 'margay',
-  'app.kubernetes.io/component': component,
-});
-
 export interface Source {
   name: string;
   namespace: string;

@@ -1,8 +1,9 @@
 import { newAuthority } from '@margay/egress';
 import { certify, newKeyPair } from '@margay/platform/certificates';
-import { ExecutorPods, TENANT, type ExecutorClient } from './executor-pods';
-import { ClusterHarness, type Manifest } from './harness';
-import { answering, CONTAINER_SECURITY, nodePod, POD_SECURITY, READY_ON_HTTP } from './pods';
+import { egressPod, PROXY_PORT } from './egress-pod';
+import { ExecutorPods, GRPC_PORT, TENANT, type ExecutorClient } from './executor-pods';
+import { ClusterHarness } from './harness';
+import { answering, nodePod, READY_ON_HTTP, service } from './pods';
 
 jest.setTimeout(180_000);
 
@@ -14,8 +15,6 @@ const CLASS = {
   storage: 'snapshot',
   warm: { min: 0, max: 0 },
 };
-const PROXY_PORT = 3128;
-const GRPC_PORT = 9090;
 
 const HOUR_MS = 3_600_000;
 const period = () => ({ notBeforeMs: Date.now() - HOUR_MS, notAfterMs: Date.now() + HOUR_MS });
@@ -36,13 +35,6 @@ let client: ExecutorClient;
 /** The name of a server that the operator lets sandboxes reach. */
 let web: string;
 
-const serviceOf = (name: string, port: number, targetPort = port): Manifest => ({
-  apiVersion: 'v1',
-  kind: 'Service',
-  metadata: { name, namespace: pods.home },
-  spec: { selector: { app: name }, ports: [{ port, targetPort }] },
-});
-
 /** Says hello in the clear and, with a certificate of its own, encrypted. */
 function webScript(): string {
   const { privateKey, publicKey } = newKeyPair();
@@ -53,62 +45,6 @@ function webScript(): string {
     require('node:https').createServer(${JSON.stringify(identity)}, (request, response) => {
       response.end('secret ' + request.method + ' ' + request.url);
     }).listen(8443);`;
-}
-
-const webService = (): Manifest => ({
-  apiVersion: 'v1',
-  kind: 'Service',
-  metadata: { name: 'web', namespace: pods.home },
-  spec: {
-    selector: { app: 'web' },
-    ports: [
-      { name: 'http', port: 80, targetPort: 8080 },
-      { name: 'https', port: 443, targetPort: 8443 },
-    ],
-  },
-});
-
-function egressPod(): Manifest {
-  const env = {
-    MARGAY_MANAGEMENT_LISTEN: '0.0.0.0:9464',
-    MARGAY_KEYS_DIR: '/margay/keys',
-    MARGAY_EGRESS_LISTEN: `0.0.0.0:${PROXY_PORT}`,
-    MARGAY_EGRESS_POLICY_FILE: '/margay/policy/policy.json',
-    MARGAY_TOOL_EXECUTOR_URL: `one:${GRPC_PORT}`,
-    MARGAY_EGRESS_CA_DIR: '/margay/authority',
-    MARGAY_EGRESS_TRUST: hostsPem,
-  };
-  const container = {
-    name: 'egress',
-    image: cluster.image('margay'),
-    imagePullPolicy: cluster.imagePullPolicy,
-    args: ['--services', 'egress'],
-    env: Object.entries(env).map(([name, value]) => ({ name, value })),
-    readinessProbe: { httpGet: { path: '/readyz', port: 9464 }, periodSeconds: 1 },
-    securityContext: CONTAINER_SECURITY,
-    volumeMounts: [
-      { name: 'keys', mountPath: '/margay/keys', readOnly: true },
-      { name: 'policy', mountPath: '/margay/policy', readOnly: true },
-      { name: 'authority', mountPath: '/margay/authority', readOnly: true },
-    ],
-  };
-  const volumes = [
-    { name: 'keys', secret: { secretName: 'keys' } },
-    { name: 'policy', configMap: { name: 'policy' } },
-    { name: 'authority', secret: { secretName: 'authority' } },
-  ];
-  return {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name: 'egress', namespace: pods.home, labels: { app: 'egress' } },
-    spec: {
-      automountServiceAccountToken: false,
-      enableServiceLinks: false,
-      securityContext: POD_SECURITY,
-      containers: [container],
-      volumes,
-    },
-  };
 }
 
 beforeAll(async () => {
@@ -125,8 +61,12 @@ beforeAll(async () => {
       metadata: { name: 'authority', namespace: pods.home },
       stringData: { 'ca.pem': authority.certificatePem, 'ca.key.pem': authority.keyPem },
     },
-    webService(),
-    ...[serviceOf('egress', PROXY_PORT), serviceOf('one', GRPC_PORT)],
+    service('web', pods.home, [
+      { name: 'http', port: 80, targetPort: 8080 },
+      { name: 'https', port: 443, targetPort: 8443 },
+    ]),
+    service('egress', pods.home, [{ port: PROXY_PORT }]),
+    service('one', pods.home, [{ port: GRPC_PORT }]),
   );
   const { spec } = await cluster.get<{ spec: { clusterIP: string } }>(pods.home, 'service', 'web');
   const policy = {
@@ -138,15 +78,8 @@ beforeAll(async () => {
       ],
     },
   };
-  await cluster.apply(
-    {
-      apiVersion: 'v1',
-      kind: 'ConfigMap',
-      metadata: { name: 'policy', namespace: pods.home },
-      data: { 'policy.json': JSON.stringify(policy) },
-    },
-    egressPod(),
-  );
+  const environment = { MARGAY_EGRESS_CA_DIR: '/margay/authority', MARGAY_EGRESS_TRUST: hostsPem };
+  await cluster.apply(...egressPod(cluster, pods, { policy, environment, authoritySecret: 'authority' }));
   await cluster.kubectl([
     ...['-n', pods.home, 'patch', 'secret', 'keys', '--type', 'merge'],
     ...['-p', JSON.stringify({ stringData: { 'ca.pem': authority.certificatePem } })],

@@ -5,7 +5,7 @@ import { executorPb, type RunGrant } from '@margay/contracts';
 import { generateKeys, grpcClient, KeyRing, systemPrincipal, type GrpcClient } from '@margay/platform';
 import { openForward, type Forward } from './forward';
 import type { ClusterHarness, Manifest } from './harness';
-import { CONTAINER_SECURITY, POD_SECURITY } from './pods';
+import { componentLabels, CONTAINER_SECURITY, POD_SECURITY, service } from './pods';
 
 export type ExecutorClient = GrpcClient<typeof executorPb.ExecutorDefinition>;
 
@@ -33,17 +33,8 @@ export interface RunningExecutor {
 
 export const TENANT = 'acme';
 const DATABASE = 'margay_g0';
-const GRPC_PORT = 9090;
-const MANAGEMENT_PORT = 9464;
-
-const RELEASE = 'margay';
-
-/** How the chart marks a pod of a component. */
-export const componentLabels = (component: string): Record<string, string> => ({
-  'app.kubernetes.io/name': 'margay',
-  'app.kubernetes.io/instance': RELEASE,
-  'app.kubernetes.io/component': component,
-});
+export const GRPC_PORT = 9090;
+export const MANAGEMENT_PORT = 9464;
 
 /** tool-executor in pods of a namespace, with a store, and sandboxes in another one. */
 export class ExecutorPods {
@@ -61,7 +52,7 @@ export class ExecutorPods {
     readonly boxes: string,
   ) {
     // As the chart names it, whose policies are made for it.
-    this.install = `${home}.${RELEASE}`;
+    this.install = `${home}.margay`;
   }
 
   /** @param classes sandbox classes, as the operator writes them */
@@ -229,12 +220,7 @@ export class ExecutorPods {
     };
     return [
       { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'store', namespace: this.home, labels }, spec },
-      {
-        apiVersion: 'v1',
-        kind: 'Service',
-        metadata: { name: 'store', namespace: this.home },
-        spec: { selector: labels, ports: [{ port: 27017 }] },
-      },
+      service('store', this.home, [{ port: 27017 }]),
     ];
   }
 

@@ -1,7 +1,7 @@
-import { marked, metadataPod, openEdges, probePod, webPod, type Source, type Target } from './edge-probes';
+import { metadataPod, openEdges, probePod, webPod, type Source, type Target } from './edge-probes';
 import { describeWith } from './features';
 import { ClusterHarness, type Manifest } from './harness';
-import { nodePod, service } from './pods';
+import { componentLabels, nodePod, service } from './pods';
 
 jest.setTimeout(240_000);
 
@@ -102,7 +102,7 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
 
   const surroundings = (): Manifest[] => [
     nodePod(cluster, { name: 'model', namespace, script: '', container: { command: ['/usr/bin/node', '-e', MODEL, web] } }), // prettier-ignore
-    { ...service('model', namespace), spec: { selector: { app: 'model' }, ports: [{ port: MODEL_PORT }] } },
+    service('model', namespace, [{ port: MODEL_PORT }]),
     webPod(cluster, namespace),
     service('web', namespace),
     metadataPod(cluster, abroad, LINK_LOCAL),
@@ -159,10 +159,10 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
     const components = [...COMPONENTS, 'check', 'bootstrap', 'nats'];
     const strangers = { client: { app: 'client' }, monitoring: { app: 'monitoring' }, stranger: { app: 'stranger' } };
     await cluster.apply(
-      ...components.map((name) => probePod(cluster, `probe-${name}`, namespace, marked(name))),
+      ...components.map((name) => probePod(cluster, `probe-${name}`, namespace, componentLabels(name))),
       ...Object.entries(strangers).map(([name, labels]) => probePod(cluster, `probe-${name}`, namespace, labels)),
       // Of another namespace, and so none of ours.
-      probePod(cluster, 'probe-gateway', abroad, marked('gateway')),
+      probePod(cluster, 'probe-gateway', abroad, componentLabels('gateway')),
       probePod(cluster, 'open', abroad, { app: 'open' }),
     );
     const own = [...components, ...Object.keys(strangers)].map((name): Source => ({ name, namespace, pod: `probe-${name}` })); // prettier-ignore
@@ -186,7 +186,7 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
       60_000,
     );
     // Last of all: the store's Service would lead to it, and session away from the store.
-    await cluster.apply(probePod(cluster, 'probe-mongodb', namespace, marked('mongodb')));
+    await cluster.apply(probePod(cluster, 'probe-mongodb', namespace, componentLabels('mongodb')));
     await cluster.waitFor(namespace, 'pod/probe-mongodb', 'jsonpath={.status.phase}=Running');
     const store = { name: 'mongodb', namespace, pod: 'probe-mongodb' };
     await cluster.until('no edge from the store', async () =>

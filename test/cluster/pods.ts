@@ -65,11 +65,23 @@ export const answering = (expression: string): string =>
 export const httpPod = (cluster: ClusterHarness, name: string, namespace: string): Manifest =>
   nodePod(cluster, { name, namespace, script: answering(`'hello from ${name}'`), container: READY_ON_HTTP });
 
-export const service = (name: string, namespace: string, app = name): Manifest => ({
+/** How the chart marks a pod of a component. */
+export const componentLabels = (component: string): Record<string, string> => ({
+  'app.kubernetes.io/name': 'margay',
+  'app.kubernetes.io/instance': 'margay',
+  'app.kubernetes.io/component': component,
+});
+
+/** Leads to the pods whose label `app` is its name. */
+export const service = (
+  name: string,
+  namespace: string,
+  ports: readonly object[] = [{ port: 80, targetPort: 8080 }],
+): Manifest => ({
   apiVersion: 'v1',
   kind: 'Service',
   metadata: { name, namespace },
-  spec: { selector: { app }, ports: [{ port: 80, targetPort: 8080 }] },
+  spec: { selector: { app: name }, ports },
 });
 
 /** Prints the body, or `cut` when no answer comes in time. */
