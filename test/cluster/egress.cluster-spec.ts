@@ -13,6 +13,7 @@ const CLASS = {
   workspace: '64Mi',
   scratch: '64Mi',
   storage: 'snapshot',
+  egress: 'proxy',
   warm: { min: 0, max: 0 },
 };
 
@@ -48,10 +49,7 @@ function webScript(): string {
 }
 
 beforeAll(async () => {
-  pods = await ExecutorPods.open(cluster, {
-    default: { ...CLASS, egress: 'proxy' },
-    closed: { ...CLASS, egress: 'none' },
-  });
+  pods = await ExecutorPods.open(cluster, { default: CLASS });
   web = `web.${pods.home}.svc.cluster.local`;
   await cluster.apply(
     nodePod(cluster, { name: 'web', namespace: pods.home, script: webScript(), container: READY_ON_HTTP }),
