@@ -55,7 +55,6 @@ export { LabelLimit } from './management/label-limit';
 export { WorkWatch } from './management/work-watch';
 export { storeGenerationOf } from './store-generation';
 export { compareVersions } from './versions';
-export { pause } from './pause';
 export { Shutdown, type ShutdownOptions } from './shutdown';
 export { type RunningService, type ServiceShared, type StartService } from './service';
 export {

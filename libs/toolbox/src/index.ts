@@ -18,5 +18,6 @@ export { OutputLog, type OutputLogOptions, type OutputPreview } from './shell/ou
 export { killTree, listProcesses, treeMembers, type TreeRoot } from './shell/process-tree';
 export { ShellHost, type ShellHostOptions } from './shell/shell-host';
 export { DEFAULT_LIMITS, PROFILES, shellEnvironment, type ShellLimits } from './shell/spawn-shell';
+export { pause } from './pause';
 export { Toolbox, timeoutReason } from './toolbox';
 export { RandomIds, SystemClock } from './system-ports';

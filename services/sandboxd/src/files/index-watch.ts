@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { sandboxdPb } from '@margay/contracts';
-import { pause } from '@margay/platform';
+import { pause } from '@margay/toolbox';
 
 type Index = sandboxdPb.ListFilesResponse;
 

@@ -1,5 +1,6 @@
 import { isMargayError } from '@margay/errors';
-import { pause, type Logger } from '@margay/platform';
+import type { Logger } from '@margay/platform';
+import { pause } from '@margay/toolbox';
 import { workspaceIdOf } from '../driver/workspace-key';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { IndexPlace } from './index-store';
