@@ -29,11 +29,15 @@ export async function checkCertificate(folder: string | undefined, now = Date.no
   }
 }
 
+/** The last of a chain is, where others stand between. */
 function isSigned(own: string, authorities: string): boolean {
-  const certificate = new X509Certificate(own);
-  const pems = authorities.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-  // A chain in tls.crt may lead there by others.
-  return (
-    pems.some((pem) => certificate.checkIssued(new X509Certificate(pem))) || own.split('BEGIN CERTIFICATE').length > 2
+  const trusted = certificatesIn(authorities);
+  return certificatesIn(own).some((certificate) =>
+    trusted.some((authority) => certificate.checkIssued(authority) && certificate.verify(authority.publicKey)),
   );
+}
+
+function certificatesIn(text: string): X509Certificate[] {
+  const pems = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  return pems.map((pem) => new X509Certificate(pem));
 }
