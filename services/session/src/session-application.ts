@@ -158,7 +158,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       refersTo: (tenantId, blobId, sessionId) => store.refersTo(tenantId, blobId, sessionId),
     });
     const files = new FilesService({ log, projects, attachments, executor });
-    const worktrees = new WorktreesService({ ...rows, projects, executor });
+    const worktrees = new WorktreesService({ ...rows, log, projects, executor });
     const binding = new BindingService({ ...runPorts, effects });
     const sessions = new SessionsService({ ...runPorts, effects, tags: rows.tags, attachments });
     const recovery = new RecoveryService(runPorts);

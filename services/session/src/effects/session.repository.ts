@@ -88,14 +88,12 @@ export class SessionRepository {
     return this.rows.find({ _id: { $in: sessionIds } }).project<Pick<SessionRow, '_id' | 'c' | 'stateJson'>>({ c: 1, stateJson: 1 }).toArray(); // prettier-ignore
   }
 
-  /** Sessions that are bound to a project, or have a run active that may work there. */
-  async usersOf(tenantId: string, project: string): Promise<{ isRunning: boolean; isTerminated: boolean }[]> {
-    const rows = await this.rows.find({ tenantId, projects: project }).toArray();
-    return rows.flatMap(({ isRunning, stateJson, contextJson }) => {
-      const context = JSON.parse(contextJson) as { project?: unknown };
-      const { terminated } = JSON.parse(stateJson) as { terminated?: boolean };
-      return isRunning || context.project === project ? [{ isRunning, isTerminated: terminated === true }] : [];
-    });
+  /** Ids of sessions that are or were bound to a project and are not over. Rows may be behind their logs. */
+  async boundTo(tenantId: string, project: string): Promise<string[]> {
+    const rows = await this.rows.find({ tenantId, projects: project }).project<Pick<SessionRow, '_id' | 'isRunning' | 'stateJson'>>({ isRunning: 1, stateJson: 1 }).toArray(); // prettier-ignore
+    const isOver = ({ isRunning, stateJson }: (typeof rows)[number]): boolean =>
+      !isRunning && (JSON.parse(stateJson) as { terminated?: boolean }).terminated === true;
+    return rows.filter((row) => !isOver(row)).map(({ _id }) => _id);
   }
 
   /** Newest first; sessions that never had a run are hidden. */

@@ -129,6 +129,10 @@ describe('a worktree', () => {
     expect(JSON.parse(Buffer.from(grant.split('.')[1] ?? '', 'base64url').toString())).toMatchObject({
       workspace: { kind: 'worktree', of: { kind: 'project', projectId: project }, slug: 'busy' },
     });
+    // As a row says that is behind its log.
+    const rows = (await harness.db()).collection<{ _id: string }>('sessions');
+    await until(async () => (await rows.countDocuments({ _id: sessionId, isRunning: true })) === 1);
+    await rows.updateOne({ _id: sessionId }, { $set: { isRunning: false } });
     await expect(remove(id ?? '')).rejects.toMatchObject({ reason: 'worktree_busy', httpStatus: 409 });
     runner.detach();
     const [first] = await harness

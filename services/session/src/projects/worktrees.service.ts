@@ -13,8 +13,10 @@ import {
   isMargayError,
   NotFoundError,
 } from '@margay/errors';
+import type { Head } from '@margay/log';
 import { systemPrincipal, type GrpcClient } from '@margay/platform';
 import { requireDriver } from '../access/access-rules';
+import type { SessionLog } from '../commits/session-log';
 import type { SessionRepository } from '../effects/session.repository';
 import { checkedBranch } from './branch-name';
 import { managedIdIn } from './managed-projects';
@@ -29,7 +31,8 @@ type Executor = Pick<
 
 export interface WorktreesPorts {
   worktrees: WorktreeRepository;
-  sessions: Pick<SessionRepository, 'usersOf'>;
+  sessions: Pick<SessionRepository, 'boundTo'>;
+  log: Pick<SessionLog, 'confirmedTip'>;
   projects: ProjectsService;
   executor: Executor;
 }
@@ -106,8 +109,7 @@ export class WorktreesService {
       throw new InvalidArgumentError('foreign_worktree', `'${worktreeId.slice(0, 64)}' is no worktree of this project`);
     const row = await this.ports.worktrees.find(tenantId, worktreeId);
     if (!row) return { alreadyAbsent: true };
-    const users = force ? [] : await this.ports.sessions.usersOf(tenantId, worktreeId);
-    if (users.some(({ isRunning }) => isRunning))
+    if (!force && (await this.isUsed(row, ({ run }) => run !== null)))
       throw new FailedPreconditionError(
         'worktree_busy',
         `a run is active in ${worktreeId}; stop it first, or force it.`,
@@ -141,14 +143,16 @@ export class WorktreesService {
 
   /** Removes one that nobody uses any more, or that was never finished. @returns whether it is gone */
   async clear(row: WorktreeRow): Promise<boolean> {
-    if (row.state === 'live' && (await this.isUsed(row))) {
+    const isAlive = ({ run, terminated, binding }: Head): boolean =>
+      run !== null || (terminated === null && binding.project === row.worktreeId);
+    if (row.state === 'live' && (await this.isUsed(row, isAlive))) {
       await this.ports.worktrees.change(row, 'live', undefined);
       return false;
     }
     const leaving = await this.ports.worktrees.change(row, 'removing', later(AGAIN_MS));
     if (!leaving) return false;
     // From here on no session is bound to it; one may have been a moment ago.
-    if (await this.isUsed(leaving)) {
+    if (await this.isUsed(leaving, isAlive)) {
       await this.ports.worktrees.change(leaving, 'live', undefined);
       return false;
     }
@@ -162,8 +166,11 @@ export class WorktreesService {
     }
   }
 
-  private async isUsed({ tenantId, worktreeId }: WorktreeRow): Promise<boolean> {
-    return (await this.ports.sessions.usersOf(tenantId, worktreeId)).some(isAlive);
+  /** Asks the logs: rows tell of a run that was accepted a moment ago only when its effects are applied. */
+  private async isUsed({ tenantId, worktreeId }: WorktreeRow, isUse: (head: Head) => boolean): Promise<boolean> {
+    for (const sessionId of await this.ports.sessions.boundTo(tenantId, worktreeId))
+      if (isUse((await this.ports.log.confirmedTip(sessionId)).head)) return true;
+    return false;
   }
 
   private async make(row: WorktreeRow, base: string): Promise<executorPb.AddWorktreeResponse> {
@@ -224,9 +231,6 @@ export class WorktreesService {
 function notFound(named: string): Error {
   return new NotFoundError('project_not_found', `project ${named.slice(0, 64)} not found`);
 }
-
-const isAlive = ({ isTerminated, isRunning }: { isTerminated: boolean; isRunning: boolean }): boolean =>
-  isRunning || !isTerminated;
 
 const later = (ms: number): Date => new Date(Date.now() + ms);
 
