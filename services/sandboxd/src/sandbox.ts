@@ -146,8 +146,7 @@ export class Sandbox {
     grant: SandboxGrant,
     signal: AbortSignal,
   ): AsyncIterable<sandboxdPb.ExecuteResponse> {
-    demand(grant, 'execute');
-    await this.state.admit(grant);
+    await this.admit(grant, 'execute');
     if (request.incarnation !== '' && request.incarnation !== this.state.incarnation) {
       yield { message: { $case: 'wrongIncarnation', value: { incarnation: this.state.incarnation } } };
       return;
@@ -182,16 +181,14 @@ export class Sandbox {
     request: sandboxdPb.PlaceAttachmentRequest,
     grant: SandboxGrant,
   ): Promise<sandboxdPb.PlaceAttachmentResponse> {
-    demand(grant, 'execute');
-    await this.state.admit(grant);
+    await this.admit(grant, 'execute');
     this.lastUsedAt = performance.now();
     if (this.attachments) return this.attachments.place(request);
     throw new FailedPreconditionError('attachments_unavailable', 'This sandbox has no place for attached files.');
   }
 
   async listFiles({ limit }: sandboxdPb.ListFilesRequest, grant: SandboxGrant): Promise<sandboxdPb.ListFilesResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     this.lastUsedAt = performance.now();
     return this.workspace.list(limit);
   }
@@ -200,8 +197,7 @@ export class Sandbox {
     request: sandboxdPb.ExpandReferencesRequest,
     grant: SandboxGrant,
   ): Promise<sandboxdPb.ExpandReferencesResponse> {
-    demand(grant, 'execute');
-    await this.state.admit(grant);
+    await this.admit(grant, 'execute');
     this.lastUsedAt = performance.now();
     const { environment } = this;
     const { root, attachmentsFolder } = this.options;
@@ -210,8 +206,7 @@ export class Sandbox {
 
   /** Watching is no use of the sandbox: it may be stopped meanwhile. */
   async *watchIndex(grant: SandboxGrant, signal: AbortSignal): AsyncIterable<sandboxdPb.WatchIndexResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     yield* this.workspace.watch(signal);
   }
 
@@ -219,8 +214,7 @@ export class Sandbox {
     request: sandboxdPb.AddWorktreeRequest,
     grant: SandboxGrant,
   ): Promise<sandboxdPb.AddWorktreeResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     return this.workspace.addWorktree(request).finally(() => (this.lastUsedAt = performance.now()));
   }
 
@@ -228,15 +222,13 @@ export class Sandbox {
     request: sandboxdPb.RemoveWorktreeRequest,
     grant: SandboxGrant,
   ): Promise<sandboxdPb.RemoveWorktreeResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     return this.workspace.removeWorktree(request).finally(() => (this.lastUsedAt = performance.now()));
   }
 
   /** A piece of what `bringContent` unpacks. */
   async placeContent(request: contentPb.PlaceRequest, grant: SandboxGrant): Promise<contentPb.PlaceResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     this.lastUsedAt = performance.now();
     return this.content.place(request);
   }
@@ -247,8 +239,7 @@ export class Sandbox {
     grant: SandboxGrant,
     { signal, tell }: { signal: AbortSignal; tell: (doing: string) => void },
   ): Promise<contentPb.BringEnd> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     this.bringing += 1;
     try {
       return await this.content.bring(request, signal, tell);
@@ -264,8 +255,7 @@ export class Sandbox {
     request: sandboxdPb.SnapshotRequest,
     grant: SandboxGrant,
   ): AsyncIterable<sandboxdPb.SnapshotResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     if (request.last) await this.calls.idle();
     yield* this.archive.snapshot(request);
     if (request.last) this.tellSaved();
@@ -276,14 +266,12 @@ export class Sandbox {
     messages: AsyncIterable<sandboxdPb.RestoreRequest>,
     grant: SandboxGrant,
   ): Promise<sandboxdPb.RestoreResponse> {
-    demand(grant, 'admin');
-    await this.state.admit(grant);
+    await this.admit(grant, 'admin');
     return this.archive.restore(messages).finally(() => this.workspace.mayHaveChanged());
   }
 
   async cancelCall(request: sandboxdPb.CancelCallRequest, grant: SandboxGrant): Promise<sandboxdPb.CancelCallResponse> {
-    demand(grant, 'execute');
-    await this.state.admit(grant);
+    await this.admit(grant, 'execute');
     const graceMs = request.graceMs > 0 ? Math.min(request.graceMs, MAX_GRACE_MS) : MAX_GRACE_MS;
     return { state: await this.calls.cancel(request.callId, graceMs) };
   }
@@ -322,6 +310,12 @@ export class Sandbox {
     const timer = new AbortController();
     await Promise.race([this.lastArchive, delay(waitMs, undefined, timer)]);
     timer.abort();
+  }
+
+  /** @throws PERMISSION_DENIED `grant_scope`; what a grant of another session, or of an earlier owner, is refused with */
+  private async admit(grant: SandboxGrant, scope: SandboxGrant['scope'][number]): Promise<void> {
+    demand(grant, scope);
+    await this.state.admit(grant);
   }
 
   /** Commands know their session once it is known. */

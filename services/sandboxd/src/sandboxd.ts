@@ -23,7 +23,6 @@ export interface RunningSandboxd {
 
 const IDLE_CHECK_MS = 3_000;
 const CLOSE_GRACE_MS = 1_000;
-/** Of one process that a command starts (operations §13.6). */
 /** How long a call may take, by profile. */
 const WALL_MS = { default: 900_000, strict: 300_000 };
 /** The results of calls that ended last are on their way. */
