@@ -92,14 +92,15 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     const session = await margay.sessionWith({});
     await (await session.query('go')).result();
     expect(isRunning(sleeper)).toBe(true);
-    expect((await margay.request('POST', `/api/sessions/${session.id}/terminate`, {})).status).toBeLessThan(300);
-    for (let waited = 0; isRunning(sleeper) && waited < 10_000; waited += 100) await delay(100);
-    expect(isRunning(sleeper)).toBe(false);
     const record = (await recordsOf(margay.home)).find(({ sessionId }) => sessionId === session.id);
     expect(record).toBeDefined();
     const folder = join(margay.home, 'sandboxes', record?.sandboxId ?? '?');
     const names = ['-name', 'kept', '-o', '-name', 'journal.ndjson'];
     const left = () => spawnSync('find', [folder, ...names], { encoding: 'utf8' }).stdout;
+    expect(left()).toMatch(/kept[^]*journal\.ndjson|journal\.ndjson[^]*kept/);
+    expect((await margay.request('POST', `/api/sessions/${session.id}/terminate`, {})).status).toBeLessThan(300);
+    for (let waited = 0; isRunning(sleeper) && waited < 10_000; waited += 100) await delay(100);
+    expect(isRunning(sleeper)).toBe(false);
     // Processes end first, then files go.
     for (let waited = 0; left() !== '' && waited < 10_000; waited += 100) await delay(100);
     expect(left()).toBe('');
