@@ -7,7 +7,7 @@ describe('managed projects', () => {
   afterAll(() => harness.stop());
 
   const asked = (method: string) => harness.session.calls.filter((call) => call.method === method).at(-1)?.request;
-  const path = () => `/api/v_projects/${harness.session.projectId}`;
+  const path = () => `/api/v_projects/${harness.session.projects.id}`;
 
   it('are created with 201, what is null as absent', async () => {
     const { status, body } = await harness.post('/api/v_projects', { name: 'A', description: null, path: null });

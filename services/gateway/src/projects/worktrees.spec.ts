@@ -5,12 +5,12 @@ describe('worktrees', () => {
 
   beforeAll(() => harness.start());
   afterAll(() => harness.stop());
-  beforeEach(() => harness.session.worktrees.clear());
+  beforeEach(() => harness.session.projects.worktrees.clear());
 
   const asked = (method: string) => harness.session.calls.filter((call) => call.method === method).at(-1)?.request;
-  const path = () => `/api/v_projects/${harness.session.projectId}/worktrees`;
+  const path = () => `/api/v_projects/${harness.session.projects.id}/worktrees`;
   const remove = (id: string, query = '') => harness.request('DELETE', `${path()}/${encodeURIComponent(id)}${query}`);
-  const idOf = (branch: string) => `wt:${harness.session.projectId}:${branch}`;
+  const idOf = (branch: string) => `wt:${harness.session.projects.id}:${branch}`;
 
   it('are made with 201, listed, and removed with 204', async () => {
     const made = await harness.post(path(), { branch: 'fix', base: null });

@@ -5,10 +5,8 @@ import {
   type accessPb,
   type Attachment,
   type LiveDelta,
-  type ManagedProject,
   type Principal,
   type sessionsPb,
-  type Worktree,
 } from '@margay/contracts';
 import {
   errorOf,
@@ -36,6 +34,7 @@ import {
 } from '@margay/log';
 import type { GrpcHandlers } from '@margay/platform';
 import { fakeFork } from './fake-fork';
+import { FakeProjects } from './fake-projects';
 
 export const CALL_TOKEN = 'token';
 
@@ -67,6 +66,7 @@ export interface SpecKey {
 export class FakeSession {
   readonly store = new MemoryCommitStore();
   readonly blobs = new MemoryBlobStore();
+  readonly projects = new FakeProjects();
   readonly keys = new Map<string, SpecKey>();
   readonly calls: { method: string; request: unknown }[] = [];
   /** The next call of a method fails with this. */
@@ -214,21 +214,6 @@ export class FakeSession {
     };
   }
 
-  readonly worktrees = new Map<string, Worktree>();
-  readonly projectId = '7f9c1e02a35b4d6e8f0011223344aabb';
-
-  private get project(): ManagedProject {
-    const times = { created_at: '2026-01-01T00:00:00.000000+00:00', updated_at: '2026-01-01T00:00:00.000000+00:00' };
-    const told = { project_id: this.projectId, name: 'Shop', description: '', path: '/workspace', ...times };
-    const kind = { path_source: 'auto' as const, folder_created: true, is_worktree: false };
-    return { ...told, ...kind, parent_project_id: null, branch: null };
-  }
-
-  private async projectAnswer(projectId: string, change: object = {}): Promise<{ projectJson: string }> {
-    if (projectId !== this.projectId) throw new NotFoundError('project_not_found', `project ${projectId} not found`);
-    return { projectJson: JSON.stringify({ ...this.project, ...change }) };
-  }
-
   private plainHandlers(): GrpcHandlers<SessionsDefinition> {
     const summaryOf = (head: Head) => JSON.stringify(summary(head));
     return {
@@ -360,15 +345,6 @@ export class FakeSession {
         const files = project === 'shop' ? ['src/a.ts'] : [];
         return { files, attachments: [], stale: project === 'shop', truncated: false };
       },
-      listProjects: () => {
-        const project = { name: 'shop', path: '/srv/shop', description: 'a shop', available: true, source: 'config' };
-        return Promise.resolve({ projectsJson: [JSON.stringify(project)] });
-      },
-      createProject: async ({ name, description }, context) => {
-        if (name === '') throw new InvalidArgumentError('bad_request', "Invalid input: 'name' is required");
-        await Promise.resolve(context.principal());
-        return { projectJson: JSON.stringify({ ...this.project, name, description }), replayed: false };
-      },
       getSpec: async ({ sessionId }, context) => ({
         specJson: specOf(await this.seen(sessionId, context.principal())),
       }),
@@ -383,44 +359,7 @@ export class FakeSession {
         const { replayed } = await this.commit(sessionId, command, idempotencyKey);
         return { specJson: specOf(this.head(sessionId)), replayed };
       },
-      listWorktrees: async ({ project }) => {
-        await this.projectAnswer(project);
-        return { worktreesJson: [...this.worktrees.values()].map((made) => JSON.stringify(made)), stale: false };
-      },
-      createWorktree: async ({ project, branch }) => {
-        await this.projectAnswer(project);
-        if (branch === '') throw new InvalidArgumentError('bad_request', "Invalid input: 'branch' is required");
-        if (branch === 'main') throw errorOf('ABORTED', 'branch_in_use', 'main is checked out already');
-        const id = `wt:${project}:${branch}`;
-        const replayed = this.worktrees.has(id);
-        const path = `/workspace/.margay/worktrees/${branch}`;
-        const kin = { is_worktree: true as const, parent_project_id: project, parent_path: '/workspace' };
-        this.worktrees.set(id, { project_id: id, name: branch, branch, path, managed: true, ...kin, clean: true, head: '' }); // prettier-ignore
-        return { worktreeJson: JSON.stringify(this.worktrees.get(id)), replayed };
-      },
-      deleteWorktree: async ({ project, worktreeId, force }) => {
-        await this.projectAnswer(project);
-        if (!worktreeId.startsWith(`wt:${project}:`)) throw new InvalidArgumentError('foreign_worktree', 'of another');
-        if (worktreeId.endsWith('dirty') && !force)
-          throw errorOf('FAILED_PRECONDITION', 'worktree_dirty', 'it has changes that are nowhere else');
-        return { alreadyAbsent: !this.worktrees.delete(worktreeId) };
-      },
-      listBranches: async ({ project }) => {
-        const isGit = project !== 'shop';
-        if (isGit) await this.projectAnswer(project);
-        const found = { branches: isGit ? ['main'] : [], currentBranch: '', branchesInUse: [], stale: false };
-        return { isGit, ...found, reason: isGit ? '' : 'not_git' };
-      },
-      getProject: ({ projectId }) => this.projectAnswer(projectId),
-      updateProject: ({ projectId, name, description }) =>
-        this.projectAnswer(projectId, {
-          ...(name === undefined ? {} : { name }),
-          ...(description === undefined ? {} : { description }),
-        }),
-      deleteProject: async ({ projectId }) => {
-        await this.projectAnswer(projectId);
-        return {};
-      },
+      ...this.projects.handlers(),
       listModels: () => {
         const capabilitiesJson = JSON.stringify({ 'scripted/echo': { supports_vision: false } });
         return Promise.resolve({ models: ['scripted/echo'], defaultModel: 'scripted/echo', capabilitiesJson });
