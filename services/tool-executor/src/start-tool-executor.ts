@@ -32,6 +32,7 @@ import { SandboxGrants } from './sandbox/sandbox-grants';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 import { openSnapshots } from './snapshots/open-snapshots';
 import { SnapshotsGrpc } from './snapshots/snapshots.grpc';
+import { ServiceStore } from './store/service-store';
 
 export interface RunningToolExecutor extends RunningService {
   /** How sandboxes are kept apart on this machine. */
@@ -48,16 +49,34 @@ export async function startToolExecutor(
 ): Promise<RunningToolExecutor> {
   const config = parseConfig(ToolExecutorConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
+  const store = new ServiceStore(config, { logger, management: shared.management });
+  try {
+    return await startWith({ config, store, logger, shared });
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+interface Ground {
+  config: ToolExecutorConfig;
+  store: ServiceStore;
+  logger: Logger;
+  shared: ServiceShared;
+}
+
+async function startWith({ config, store, logger, shared }: Ground): Promise<RunningToolExecutor> {
+  const { management } = shared;
   const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, SERVICE, shared);
   const grants = new SandboxGrants(keys);
-  const open = await openDriver({ config, keys, grants, logger, shared });
+  const open = await openDriver({ config, store, keys, grants, logger, shared });
   const { driver, ledger } = open;
-  const metrics = new SandboxMetrics(shared.management.registry);
-  const outside = await openOutside(config, { logger, management: shared.management });
-  const content = await openContent({ config, open, logger, management: shared.management });
-  const openedIndex = await openIndex(config, logger);
+  const metrics = new SandboxMetrics(management.registry);
+  const outside = await openOutside(config, store, logger);
+  const db = await store.find();
+  const content = await openContent({ config, db, open, logger, management });
   const index = new WorkspaceIndex({
-    store: openedIndex.store,
+    store: await openIndex(db),
     now: () => Date.now(),
     onFailure: (workspaceId, error) => logger.warn({ err: error, workspaceId }, 'a workspace could not be listed'),
   });
@@ -83,7 +102,7 @@ export async function startToolExecutor(
   if (open.restoring) open.restoring.onRestored = (seconds) => metrics.claimed(seconds, 'restore');
   await registry.adopt();
   const workspaces = new WorkspacesGrpc(content?.serve(registry));
-  const archives = await openSnapshots({ config, open, registry, logger });
+  const archives = openSnapshots({ config, db, open, registry, logger });
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
   const application = await startGrpcApplication({
     service: SERVICE,
@@ -91,7 +110,7 @@ export async function startToolExecutor(
       registry,
       keys,
       logger,
-      outside: outside?.calls,
+      outside,
       callers,
       index,
       forgetPart: content?.forgetPart,
@@ -116,28 +135,34 @@ export async function startToolExecutor(
       await archives?.close();
       follower.close();
       await Promise.all([registry.close(), outside?.close()]);
-      await openedIndex.close();
       await content?.close();
       await open.close();
+      await store.close();
     },
   };
 }
 
-interface DriverParts {
-  config: ToolExecutorConfig;
+interface DriverParts extends Ground {
   keys: KeyRing;
   grants: SandboxGrants;
-  logger: Logger;
-  shared: ServiceShared;
 }
 
-async function openDriver({ config, keys, grants, logger, shared }: DriverParts): Promise<OpenDriver> {
+async function openDriver({ config, store, keys, grants, logger, shared }: DriverParts): Promise<OpenDriver> {
   const trust = await trustOf(config.MARGAY_KEYS_DIR);
   const { management } = shared;
   const grantKid = keys.signingKeyId ?? '';
   const open =
     config.MARGAY_SANDBOX_DRIVER === 'kubernetes'
-      ? await openKubernetes({ config, trust, grantKid, grants, logger, management, tokens: new EgressTokens(keys) })
+      ? await openKubernetes({
+          config,
+          store,
+          trust,
+          grantKid,
+          grants,
+          logger,
+          management,
+          tokens: new EgressTokens(keys),
+        })
       : await openProcess(config, trust, logger);
   const { isolation } = open.driver;
   logger.info({ isolation }, 'sandbox driver ready');

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { UnavailableError } from '@margay/errors';
 import { LeasedSweep, LeaseRepository, type ServiceShared } from '@margay/platform';
-import { MongoConnection } from '@margay/platform/mongo';
+import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
 import { SANDBOX_CLASS } from '../metrics';
@@ -25,10 +24,9 @@ export interface OpenContent {
   close(): Promise<void>;
 }
 
-const STORE_WAIT_MS = 60_000;
-
 export interface OpenContentOptions {
   config: ToolExecutorConfig;
+  db: Db | undefined;
   open: OpenDriver;
   logger: ServiceShared['logger'];
   management: ServiceShared['management'];
@@ -36,66 +34,55 @@ export interface OpenContentOptions {
 
 /** Records of workspaces, what they begin with and when they go; undefined without a store. */
 export async function openContent(options: OpenContentOptions): Promise<OpenContent | undefined> {
-  const { config, open, logger, management } = options;
-  const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
-  if (url === undefined) return undefined;
+  const { config, db, open, logger, management } = options;
+  if (!db) return undefined;
   const templates = WorkspaceTemplates.read(config.MARGAY_WORKSPACE_TEMPLATES_FILE);
-  const mongo = new MongoConnection({ url, database, logger, name: 'tool-executor' });
-  try {
-    await mongo.ready(STORE_WAIT_MS);
-    const { records, uploads, leases, remnants } = await openRecords(mongo, templates);
-    showWorkspaces(management.registry, (state) => records.count(state));
-    const bringer = new ContentBringer({
-      records,
-      uploads,
-      orders: new ContentOrders(templates, uploads),
-      hasRowsMade: open.name === 'kubernetes',
-      instance: randomUUID(),
-      maxBytes: config.MARGAY_WORKSPACE_MAX_BYTES,
-      logger,
-    });
-    const retention = new Retention({
-      sessionDays: config.MARGAY_WORKSPACE_SESSION_DAYS,
-      projectDays: config.MARGAY_WORKSPACE_PROJECT_DAYS,
-      sessionDaysByTenant: config.MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT,
-    });
-    let sweep: LeasedSweep | undefined;
-    return {
-      bringer,
-      forgetPart: async (part) => {
-        for (const remnant of remnants) await remnant.remove(part);
-        await records.forgetPart(part);
-      },
-      serve: (registry) => {
-        const release = (tenantId: string, sessionId: string) => registry.release(tenantId, sessionId);
-        const { inventory } = open;
-        const removal = new WorkspaceRemoval({ records, inventory, release, remnants, retention, logger });
-        const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
-        const work = {
-          name: 'workspace-retention',
-          everyMs,
-          sweep: async () => (await uploads.collect()) + (await removal.sweep()),
-        };
-        sweep = new LeasedSweep(work, { leases, logger });
-        sweep.start();
-        const usual = { class: SANDBOX_CLASS, storage: 'volume' };
-        return new WorkspacesService({ records, uploads, templates, retention, removal, inventory, release, usual });
-      },
-      close: async () => {
-        bringer.close();
-        await sweep?.stop();
-        await mongo.close();
-      },
-    };
-  } catch (error) {
-    await mongo.close();
-    throw error;
-  }
+  const { records, uploads, leases, remnants } = await openRecords(db, templates);
+  showWorkspaces(management.registry, (state) => records.count(state));
+  const bringer = new ContentBringer({
+    records,
+    uploads,
+    orders: new ContentOrders(templates, uploads),
+    hasRowsMade: open.name === 'kubernetes',
+    instance: randomUUID(),
+    maxBytes: config.MARGAY_WORKSPACE_MAX_BYTES,
+    logger,
+  });
+  const retention = new Retention({
+    sessionDays: config.MARGAY_WORKSPACE_SESSION_DAYS,
+    projectDays: config.MARGAY_WORKSPACE_PROJECT_DAYS,
+    sessionDaysByTenant: config.MARGAY_WORKSPACE_SESSION_DAYS_BY_TENANT,
+  });
+  let sweep: LeasedSweep | undefined;
+  return {
+    bringer,
+    forgetPart: async (part) => {
+      for (const remnant of remnants) await remnant.remove(part);
+      await records.forgetPart(part);
+    },
+    serve: (registry) => {
+      const release = (tenantId: string, sessionId: string) => registry.release(tenantId, sessionId);
+      const { inventory } = open;
+      const removal = new WorkspaceRemoval({ records, inventory, release, remnants, retention, logger });
+      const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
+      const work = {
+        name: 'workspace-retention',
+        everyMs,
+        sweep: async () => (await uploads.collect()) + (await removal.sweep()),
+      };
+      sweep = new LeasedSweep(work, { leases, logger });
+      sweep.start();
+      const usual = { class: SANDBOX_CLASS, storage: 'volume' };
+      return new WorkspacesService({ records, uploads, templates, retention, removal, inventory, release, usual });
+    },
+    close: async () => {
+      bringer.close();
+      await sweep?.stop();
+    },
+  };
 }
 
-async function openRecords(mongo: MongoConnection, { blobs }: WorkspaceTemplates) {
-  const { db } = mongo.connection;
-  if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
+async function openRecords(db: Db, { blobs }: WorkspaceTemplates) {
   const records = new WorkspaceRecords(db.collection('workspaces'));
   const uploads = new UploadStore(db);
   for (const owner of [records, uploads]) await owner.createIndexes();

@@ -13,6 +13,7 @@ import { ClusterFixture } from '../spec/cluster-fixture';
 import { openProcess } from '../process-driver/open-process';
 import { SandboxGrants } from '../sandbox/sandbox-grants';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
+import { ServiceStore } from '../store/service-store';
 import type { OpenDriver } from './open-driver';
 import type { ClaimRequest, SandboxEndpoint, SandboxRef } from './sandbox-driver';
 
@@ -195,7 +196,8 @@ describeDriver('kubernetes', async () => {
   fixture.startKubelet(entry);
   const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
   const config = parseConfig(ToolExecutorConfig, { ...settings, ...fixture.environment(0) });
-  const open = await openKubernetes({ config, trust, grantKid, grants, logger, management, tokens });
+  const store = new ServiceStore(config, { logger, management });
+  const open = await openKubernetes({ config, store, trust, grantKid, grants, logger, management, tokens });
   const kill = async ({ sandboxId }: { sandboxId: string }) => {
     const pod = fixture.cluster.list('pods').find(({ metadata }) => metadata.name === podNameOf(sandboxId));
     if (!pod) throw new Error('it has no pod');
@@ -204,6 +206,7 @@ describeDriver('kubernetes', async () => {
   };
   const close = async () => {
     await open.close();
+    await store.close();
     await management.close();
     await fixture.close();
     rmSync(home, { recursive: true, force: true });

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { InvalidArgumentError, UnavailableError } from '@margay/errors';
+import { InvalidArgumentError } from '@margay/errors';
 import { LeasedSweep, LeaseRepository, type Logger, type ServiceShared } from '@margay/platform';
-import { MongoConnection } from '@margay/platform/mongo';
+import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
 import type { FindCaller } from '../egress/egress-callers';
@@ -11,6 +11,7 @@ import { ArchivedInventory } from '../snapshots/archived-inventory';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
 import { SandboxConnections } from '../sandbox/sandbox-connections';
 import type { SandboxGrants } from '../sandbox/sandbox-grants';
+import type { ServiceStore } from '../store/service-store';
 import { readClasses } from './classes';
 import { Collection } from './collection';
 import { EpochRepository } from './epoch.repository';
@@ -33,6 +34,7 @@ import { WorkspaceRepository } from './workspace.repository';
 
 export interface OpenKubernetesOptions {
   config: ToolExecutorConfig;
+  store: Pick<ServiceStore, 'find'>;
   trust: string;
   grantKid: string;
   grants: SandboxGrants;
@@ -41,7 +43,6 @@ export interface OpenKubernetesOptions {
   management: ServiceShared['management'];
 }
 
-const STORE_WAIT_MS = 60_000;
 const ARCHIVE_LOOK_MS = 15_000;
 const ARCHIVES_COLLECT_MS = 600_000;
 
@@ -50,70 +51,55 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   const { config, logger, management } = options;
   const settings = settingsOf(options, await proxyAddress(config.MARGAY_EGRESS_ADDRESS));
   const metrics = new KubernetesMetrics(management.registry);
-  const mongo = new MongoConnection({
-    url: demanded(config.MARGAY_MONGODB_URL, 'MARGAY_MONGODB_URL'),
-    database: config.MARGAY_MONGODB_DATABASE,
-    logger,
-    name: 'tool-executor',
-    registry: management.registry,
+  const db = demanded(await options.store.find(), 'MARGAY_MONGODB_URL');
+  const { sandboxes, workspaces, epochs, waiting, leases, rows } = await openRecords(db);
+  const api = await KubernetesApi.open({
+    kubeconfigFile: config.MARGAY_KUBECONFIG,
+    namespace: settings.namespace,
+    onWrite: metrics.wrote,
   });
-  try {
-    await mongo.ready(STORE_WAIT_MS);
-    const { db, sandboxes, workspaces, epochs, waiting, leases, rows } = await openRecords(mongo);
-    const api = await KubernetesApi.open({
-      kubeconfigFile: config.MARGAY_KUBECONFIG,
-      namespace: settings.namespace,
-      onWrite: metrics.wrote,
-    });
-    const pods = api.watchPods(selectorOf(settings.install));
-    const context: SandboxContext = { api, pods, sandboxes, workspaces, waiting, settings, logger };
-    const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
-    const { grants } = options;
-    const keeping = await openKeeping(context, driver, {
-      db,
-      maxBytes: config.MARGAY_SNAPSHOT_MAX_BYTES,
-      grants,
-      management,
-      logger,
-    });
-    await pods.start();
-    if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
-    const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping });
-    for (const sweep of sweeps) sweep.start();
-    const connections = new SandboxConnections((connection) => greetAsNobody(connection, grants));
-    const likely = new LikelyClaims(context, connections);
-    likely.start();
-    const removeCheck = management.registerCheck('kubernetes', 'ready', () =>
-      pods.failure === undefined ? undefined : { degraded: 'the Kubernetes API does not answer; new sandboxes wait' },
-    );
-    return {
-      driver,
-      ledger: driver.ledger,
-      connections,
-      inventory: new ArchivedInventory(new KubernetesInventory(rows, api), keeping.snapshots),
-      snapshots: keeping.snapshots,
-      restoring: keeping.preparation,
-      dropVolume: ({ pvcName, pvcUid }) => api.deleteVolume({ name: pvcName, uid: pvcUid }),
-      name: 'kubernetes',
-      warning: undefined,
-      findCaller: findCallerIn(sandboxes, workspaces),
-      close: async () => {
-        removeCheck();
-        await likely.stop();
-        await Promise.all(sweeps.map((sweep) => sweep.stop()));
-        await pods.stop();
-        await mongo.close();
-      },
-    };
-  } catch (error) {
-    await mongo.close();
-    throw error;
-  }
+  const pods = api.watchPods(selectorOf(settings.install));
+  const context: SandboxContext = { api, pods, sandboxes, workspaces, waiting, settings, logger };
+  const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
+  const { grants } = options;
+  const keeping = await openKeeping(context, driver, {
+    db,
+    maxBytes: config.MARGAY_SNAPSHOT_MAX_BYTES,
+    grants,
+    management,
+    logger,
+  });
+  await pods.start();
+  if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
+  const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping });
+  for (const sweep of sweeps) sweep.start();
+  const connections = new SandboxConnections((connection) => greetAsNobody(connection, grants));
+  const likely = new LikelyClaims(context, connections);
+  likely.start();
+  const removeCheck = management.registerCheck('kubernetes', 'ready', () =>
+    pods.failure === undefined ? undefined : { degraded: 'the Kubernetes API does not answer; new sandboxes wait' },
+  );
+  return {
+    driver,
+    ledger: driver.ledger,
+    connections,
+    inventory: new ArchivedInventory(new KubernetesInventory(rows, api), keeping.snapshots),
+    snapshots: keeping.snapshots,
+    restoring: keeping.preparation,
+    dropVolume: ({ pvcName, pvcUid }) => api.deleteVolume({ name: pvcName, uid: pvcUid }),
+    name: 'kubernetes',
+    warning: undefined,
+    findCaller: findCallerIn(sandboxes, workspaces),
+    close: async () => {
+      removeCheck();
+      await likely.stop();
+      await Promise.all(sweeps.map((sweep) => sweep.stop()));
+      await pods.stop();
+    },
+  };
 }
 
-async function openRecords(mongo: MongoConnection) {
-  const { db } = mongo.connection;
-  if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
+async function openRecords(db: Db) {
   const rows = db.collection<SandboxRow>('sandboxes');
   const sandboxes = new SandboxRepository(rows);
   const workspaces = new WorkspaceRepository(db.collection('workspaces'));
@@ -121,7 +107,6 @@ async function openRecords(mongo: MongoConnection) {
   const waiting = new WaitingRepository(db.collection('sandboxQueue'));
   for (const repository of [sandboxes, workspaces, epochs, waiting]) await repository.createIndexes();
   return {
-    db,
     rows,
     sandboxes,
     workspaces,
@@ -220,7 +205,7 @@ function sweepsOf(
   return works.map((work) => new LeasedSweep(work, { leases, logger }));
 }
 
-function demanded(value: string | undefined, name: string): string {
+function demanded<T>(value: T | undefined, name: string): T {
   if (value !== undefined) return value;
   throw new InvalidArgumentError('bad_environment', `Cannot start: the sandbox driver "kubernetes" needs ${name}.`);
 }

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { UnavailableError } from '@margay/errors';
 import { LeasedSweep, LeaseRepository, type Logger } from '@margay/platform';
-import { MongoConnection } from '@margay/platform/mongo';
+import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
 import { WorkspaceRecords } from '../content/workspace-records';
 import type { OpenDriver } from '../driver/open-driver';
@@ -12,6 +11,7 @@ import { WorkspaceSnapshots } from './workspace-snapshots';
 
 export interface OpenSnapshotsOptions {
   config: ToolExecutorConfig;
+  db: Db | undefined;
   open: OpenDriver;
   registry: SandboxRegistry;
   logger: Logger;
@@ -22,39 +22,20 @@ export interface OpenSnapshots {
   close(): Promise<void>;
 }
 
-const STORE_WAIT_MS = 60_000;
-
 /** What people ask of archives, and the sleep of volumes; undefined where no records of workspaces are kept. */
-export async function openSnapshots(options: OpenSnapshotsOptions): Promise<OpenSnapshots | undefined> {
-  const { config, open, registry, logger } = options;
-  const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
-  if (url === undefined) return undefined;
-  const mongo = new MongoConnection({ url, database, logger, name: 'tool-executor' });
-  try {
-    await mongo.ready(STORE_WAIT_MS);
-    const { db } = mongo.connection;
-    if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
-    const records = new WorkspaceRecords(db.collection('workspaces'));
-    const utilities = new UtilitySandboxes(registry);
-    const { snapshots, inventory, dropVolume } = open;
-    const workspaces = new WorkspaceSnapshots({ records, snapshots, utilities, inventory });
-    const ports = { records, workspaces, snapshots, utilities, inventory, logger };
-    const dormantAfterDays = config.MARGAY_WORKSPACES_DORMANT_DAYS;
-    const leases = new LeaseRepository(db.collection('leases'), randomUUID());
-    const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
-    const dormancy = dropVolume && new Dormancy({ ...ports, dropVolume }, { dormantAfterDays });
-    const work = dormancy && { name: 'workspace-dormancy', everyMs, sweep: () => dormancy.sweep() };
-    const sweep = work && new LeasedSweep(work, { leases, logger });
-    sweep?.start();
-    return {
-      workspaces,
-      close: async () => {
-        await sweep?.stop();
-        await mongo.close();
-      },
-    };
-  } catch (error) {
-    await mongo.close();
-    throw error;
-  }
+export function openSnapshots({ config, db, open, registry, logger }: OpenSnapshotsOptions): OpenSnapshots | undefined {
+  if (!db) return undefined;
+  const records = new WorkspaceRecords(db.collection('workspaces'));
+  const utilities = new UtilitySandboxes(registry);
+  const { snapshots, inventory, dropVolume } = open;
+  const workspaces = new WorkspaceSnapshots({ records, snapshots, utilities, inventory });
+  const ports = { records, workspaces, snapshots, utilities, inventory, logger };
+  const dormantAfterDays = config.MARGAY_WORKSPACES_DORMANT_DAYS;
+  const leases = new LeaseRepository(db.collection('leases'), randomUUID());
+  const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
+  const dormancy = dropVolume && new Dormancy({ ...ports, dropVolume }, { dormantAfterDays });
+  const work = dormancy && { name: 'workspace-dormancy', everyMs, sweep: () => dormancy.sweep() };
+  const sweep = work && new LeasedSweep(work, { leases, logger });
+  sweep?.start();
+  return { workspaces, close: async () => sweep?.stop() };
 }
