@@ -53,6 +53,7 @@ export interface WorkspaceRow {
 
 /** Not on its way out: what goes must not come back by a claim that began before. */
 const STAYING = { state: { $nin: ['deleting', 'deleted'] } } as object;
+const AWAKE = { state: { $nin: ['dormant', 'deleting', 'deleted'] } };
 /** `p/<project>` and `w/<project>:<worktree>`. */
 const PROJECT_KEY = /^[pw]\/([0-9a-f]{32})(:|$)/;
 
@@ -102,13 +103,18 @@ export class WorkspaceRepository {
   /** Its files lie there from now on, unless they lie somewhere already. @returns where they lie */
   async giveVolume(tenantId: string, id: string, volume: WorkspaceVolume): Promise<WorkspaceVolume> {
     try {
-      const without = { _id: id, tenantId, volume: { $exists: false }, ...STAYING };
-      // Of one that slept the files are yet to come.
-      const asleep = { ...without, state: 'dormant' as const };
-      const woken = await this.rows.updateOne(asleep, { $set: { volume, state: 'waking' as const }, $inc: { rev: 1 } });
-      if (woken.matchedCount === 0)
-        await this.rows.updateOne(without, { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } });
-      const row = await this.rows.findOne({ _id: id, tenantId });
+      const without = { _id: id, tenantId, volume: { $exists: false } };
+      const give = (state: object, next: 'live' | 'waking'): Promise<WorkspaceRow | null> =>
+        this.rows.findOneAndUpdate(
+          { ...without, ...state },
+          { $set: { volume, state: next }, $inc: { rev: 1 } },
+          { returnDocument: 'after' },
+        );
+      const row =
+        (await give(AWAKE, 'live')) ??
+        // Of one that slept the files are yet to come.
+        (await give({ state: 'dormant' }, 'waking')) ??
+        (await this.rows.findOne({ _id: id, tenantId }));
       return row?.volume ?? volume;
     } catch (error) {
       throw translateStoreError(error);
