@@ -1,5 +1,6 @@
 import type { ContentSource, ContentStatus, UploadFormat } from '@margay/contracts';
-import type { WorkspaceRow, WorkspaceSnapshot, WorkspaceVolume } from '../kubernetes-driver/workspace.repository';
+import type { WorkspaceRow, WorkspaceVolume } from '../kubernetes-driver/workspace.repository';
+import type { WorkspaceSnapshot } from '../snapshots/archive-store';
 
 /** A file that somebody sent. */
 export interface StoredUpload {

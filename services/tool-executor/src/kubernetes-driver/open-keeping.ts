@@ -34,7 +34,7 @@ export async function openKeeping(context: SandboxContext, driver: KubernetesDri
     holders,
     end: (row, reason) => endings.end(row, 'released', reason),
   });
-  const places = new WorkspacePlaces(context, { snapshots, holders, archives });
+  const places = new WorkspacePlaces(context, { snapshots, archives });
   driver.keeping = { archives, places, expectNothing: (sandboxId) => preparation.expectNothing(sandboxId) };
   return { store, snapshots, archives, preparation };
 }

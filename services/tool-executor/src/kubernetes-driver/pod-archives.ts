@@ -102,10 +102,10 @@ export class PodArchives {
   private async saveNow(row: SandboxRow, last: boolean): Promise<Saved> {
     const { _id: sandboxId, tenantId, workspaceId = '' } = row;
     const { snapshots, holders } = this.parts;
-    const { logger, sandboxes } = this.context;
+    const { logger, sandboxes, workspaces } = this.context;
     const owner = { tenantId, workspaceId };
     try {
-      const workspace = await holders.find(tenantId, workspaceId);
+      const workspace = await workspaces.find(tenantId, workspaceId);
       // Before its files have come to it they are not its own.
       if (workspace?.holder?.sandboxId !== sandboxId || !workspace.holder.restoredAt) return 'nothing';
       const place = await this.open(row);

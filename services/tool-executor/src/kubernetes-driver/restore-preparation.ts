@@ -58,7 +58,7 @@ export class RestorePreparation implements SandboxPreparation {
     const { holders, snapshots } = this.parts;
     for (;;) {
       context.signal.throwIfAborted();
-      const workspace = await holders.find(row.tenantId, row.workspaceId ?? '');
+      const workspace = await this.context.workspaces.find(row.tenantId, row.workspaceId ?? '');
       if (workspace?.state !== 'waking' && workspace?.state !== 'dormant') return;
       context.report({ ...waiting(row), message: 'the files of the workspace are being restored' });
       const { holder, snapshot, tenantId, _id: workspaceId } = workspace;
@@ -80,7 +80,7 @@ export class RestorePreparation implements SandboxPreparation {
     const { holders } = this.parts;
     for (;;) {
       signal.throwIfAborted();
-      const workspace = await holders.find(row.tenantId, row.workspaceId ?? '');
+      const workspace = await this.context.workspaces.find(row.tenantId, row.workspaceId ?? '');
       if (!workspace) throw gone(row);
       const { holder } = workspace;
       if (holder?.sandboxId === row._id) {

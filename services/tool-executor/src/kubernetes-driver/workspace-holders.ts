@@ -1,16 +1,12 @@
 import type { Collection } from 'mongodb';
 import { translateStoreError } from '@margay/platform';
-import type { Archive } from '../snapshots/archive-store';
+import { snapshotOf, type Archive } from '../snapshots/archive-store';
 import type { SandboxRow } from './sandbox-row';
-import type { WorkspaceHolder, WorkspaceRow, WorkspaceSnapshot } from './workspace.repository';
+import type { WorkspaceHolder, WorkspaceRow } from './workspace.repository';
 
 /** Who has the files of a workspace that are not on a volume: one sandbox at a time (cluster §2.2). */
 export class WorkspaceHolders {
   constructor(private readonly rows: Collection<WorkspaceRow>) {}
-
-  async find(tenantId: string, id: string): Promise<WorkspaceRow | undefined> {
-    return (await this.rows.findOne({ _id: id, tenantId }).catch(rethrow)) ?? undefined;
-  }
 
   /** @param wasLost the one before it took files with it. @returns whether the files are this sandbox's from now on */
   async take({ _id, tenantId, holder: before }: WorkspaceRow, row: SandboxRow, wasLost: boolean): Promise<boolean> {
@@ -60,10 +56,6 @@ export class WorkspaceHolders {
     const { matchedCount } = await this.rows.updateOne(own, { $set: set, $inc: { rev: 1 } }).catch(rethrow);
     return matchedCount === 1;
   }
-}
-
-export function snapshotOf({ n, at, bytes, sha256, revision }: Archive): WorkspaceSnapshot {
-  return { n, at, bytes, sha256, revision };
 }
 
 function rethrow(error: unknown): never {

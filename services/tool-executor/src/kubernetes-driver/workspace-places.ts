@@ -1,17 +1,17 @@
 import type { ClaimRequest } from '../driver/sandbox-driver';
 import { utilityWorkspaceOf, workspaceIdOf, workspaceKeyOf } from '../driver/workspace-key';
+import { snapshotOf } from '../snapshots/archive-store';
 import type { Snapshots } from '../snapshots/snapshots';
 import type { PodArchives } from './pod-archives';
 import type { SandboxContext } from './sandbox-context';
 import { BOUND_STATES, type SandboxRow } from './sandbox-row';
-import { snapshotOf, type WorkspaceHolders } from './workspace-holders';
 import type { WorkspaceRow } from './workspace.repository';
 
 /** Which workspace a session works on where only one sandbox may have the files: a second one forks them (cluster §2.2). */
 export class WorkspacePlaces {
   constructor(
     private readonly context: SandboxContext,
-    private readonly parts: { snapshots: Snapshots; holders: WorkspaceHolders; archives: PodArchives },
+    private readonly parts: { snapshots: Snapshots; archives: PodArchives },
   ) {}
 
   /** Workspaces that a sandbox of this request may be on. */
@@ -24,7 +24,7 @@ export class WorkspacePlaces {
   async placeFor({ tenantId, sessionId }: ClaimRequest, shared: WorkspaceRow): Promise<WorkspaceRow> {
     if (shared.storage !== 'snapshot' || shared.volume || utilityWorkspaceOf(sessionId) !== undefined) return shared;
     const forkKey = forkKeyOf(sessionId, shared._id);
-    const fork = await this.parts.holders.find(tenantId, workspaceIdOf(tenantId, forkKey));
+    const fork = await this.context.workspaces.find(tenantId, workspaceIdOf(tenantId, forkKey));
     if (fork) return fork;
     const { holder } = shared;
     if (!holder || holder.sessionId === sessionId) return shared;
@@ -39,10 +39,10 @@ export class WorkspacePlaces {
   }
 
   private async fork(from: WorkspaceRow, other: SandboxRow, key: string): Promise<WorkspaceRow> {
-    const { archives, holders, snapshots } = this.parts;
+    const { archives, snapshots } = this.parts;
     const { tenantId, class: className, storage, _id } = from;
     await archives.save(other);
-    const now = await holders.find(tenantId, _id);
+    const now = await this.context.workspaces.find(tenantId, _id);
     const to = { tenantId, workspaceId: workspaceIdOf(tenantId, key) };
     const copied = now?.snapshot && (await snapshots.copy({ tenantId, workspaceId: _id }, now.snapshot.n, to));
     const made = { class: className, storage, forkedFrom: _id, ...(copied ? { snapshot: snapshotOf(copied) } : {}) };

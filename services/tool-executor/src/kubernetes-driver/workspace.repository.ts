@@ -2,20 +2,12 @@ import type { Collection } from 'mongodb';
 import { isDuplicateKey, translateStoreError } from '@margay/platform';
 import { workspaceDeleting } from '../driver/workspace-deleting';
 import { workspaceIdOf } from '../driver/workspace-key';
+import type { WorkspaceSnapshot } from '../snapshots/archive-store';
 
 export interface WorkspaceVolume {
   namespace: string;
   pvcName: string;
   pvcUid: string;
-}
-
-/** The newest archive of its files. */
-export interface WorkspaceSnapshot {
-  n: number;
-  at: Date;
-  bytes: number;
-  sha256: string;
-  revision: string;
 }
 
 /** The one sandbox that has the files, where they are on no volume. */
@@ -42,6 +34,7 @@ export interface WorkspaceRow {
   storage: 'volume' | 'snapshot';
   state: 'new' | 'live' | 'dormant' | 'waking';
   volume?: WorkspaceVolume;
+  /** The newest archive of its files. */
   snapshot?: WorkspaceSnapshot;
   holder?: WorkspaceHolder;
   /** The workspace whose files it began with. */

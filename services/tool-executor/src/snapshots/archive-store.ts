@@ -22,6 +22,13 @@ export interface Archive extends ArchiveOwner {
   at: Date;
 }
 
+/** What the record of a workspace says of its newest archive. */
+export type WorkspaceSnapshot = Pick<Archive, 'n' | 'at' | 'bytes' | 'sha256' | 'revision'>;
+
+export function snapshotOf({ n, at, bytes, sha256, revision }: Archive): WorkspaceSnapshot {
+  return { n, at, bytes, sha256, revision };
+}
+
 export type Chunks = AsyncIterable<Uint8Array>;
 
 export const kindOf = ({ base }: Pick<Archive, 'base'>): 'full' | 'delta' => (base === 0 ? 'full' : 'delta');

@@ -6,7 +6,7 @@ import type { WorkspaceRecords } from '../content/workspace-records';
 import type { SandboxInventory } from '../driver/sandbox-inventory';
 import { utilityWorkspaceOf } from '../driver/workspace-key';
 import type { UtilitySandboxes, UtilityWorkspace } from '../utility/utility-sandboxes';
-import type { Archive, ArchiveOwner } from './archive-store';
+import { snapshotOf, type Archive, type ArchiveOwner } from './archive-store';
 import type { Snapshots } from './snapshots';
 
 export interface WorkspaceSnapshotsPorts {
@@ -35,9 +35,8 @@ export class WorkspaceSnapshots {
   async archive(row: WorkspaceDocument): Promise<Archive> {
     const { snapshots, utilities, records } = this.ports;
     const archive = await utilities.use(utilityOf(row), (place) => snapshots.take(ownerOf(row), place));
-    const { n, at, bytes, sha256, revision } = archive;
     const noted = await records.changeLatest(row, (latest) =>
-      isUsable(latest) ? { set: { snapshot: { n, at, bytes, sha256, revision } } } : undefined,
+      isUsable(latest) ? { set: { snapshot: snapshotOf(archive) } } : undefined,
     );
     if (noted) return archive;
     // It was deleted meanwhile, and its archives perhaps before this one was there.
@@ -52,15 +51,13 @@ export class WorkspaceSnapshots {
     const archive = await this.wanted(row, n);
     await this.demandUnused(row);
     const { snapshots, utilities, records } = this.ports;
-    const { at, bytes, sha256, revision } = archive;
-    const snapshot = { n: archive.n, at, bytes, sha256, revision };
     // Where the next sandbox brings the files anyway, it brings these.
     const isBrought = row.storage === 'snapshot' || row.state === 'dormant';
     if (!isBrought)
       await utilities.use(utilityOf(row), (place) =>
         snapshots.restore(ownerOf(row), place, { n: archive.n, force: true }),
       );
-    await records.changeLatest(row, () => ({ set: { snapshot } }));
+    await records.changeLatest(row, () => ({ set: { snapshot: snapshotOf(archive) } }));
     return archive;
   }
 
@@ -80,12 +77,12 @@ export class WorkspaceSnapshots {
   }
 
   /** From now on its files are in that archive, and nowhere else. @returns false: somebody came meanwhile */
-  async putToSleep(row: WorkspaceDocument, { n, at, bytes, sha256, revision }: Archive): Promise<boolean> {
+  async putToSleep(row: WorkspaceDocument, archive: Archive): Promise<boolean> {
     const { volume, lastUsedAt } = row;
     const asleep = await this.ports.records.changeLatest(row, (now) => {
       const isSame = now.volume?.pvcUid === volume?.pvcUid && now.lastUsedAt.getTime() === lastUsedAt.getTime();
       if (!isSame || !isUsable(now)) return undefined;
-      return { set: { state: 'dormant', snapshot: { n, at, bytes, sha256, revision } }, unset: ['volume'] };
+      return { set: { state: 'dormant', snapshot: snapshotOf(archive) }, unset: ['volume'] };
     });
     return asleep !== undefined;
   }
