@@ -74,9 +74,10 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
   const metrics = new SandboxMetrics(management.registry);
   const outside = await openOutside(config, store, logger);
   const db = await store.find();
-  const content = await openContent({ config, db, open, logger, management });
+  const indexStore = await openIndex(db);
+  const content = await openContent({ config, db, index: indexStore, open, logger, management });
   const index = new WorkspaceIndex({
-    store: await openIndex(db),
+    store: indexStore,
     now: () => Date.now(),
     onFailure: (workspaceId, error) => logger.warn({ err: error, workspaceId }, 'a workspace could not be listed'),
   });

@@ -3,6 +3,7 @@ import { LeasedSweep, LeaseRepository, type ServiceShared } from '@margay/platfo
 import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
+import type { IndexStore } from '../files/index-store';
 import { SANDBOX_CLASS } from '../metrics';
 import type { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ContentBringer } from './content-bringer';
@@ -27,6 +28,8 @@ export interface OpenContent {
 export interface OpenContentOptions {
   config: ToolExecutorConfig;
   db: Db | undefined;
+  /** What is known of a workspace, which goes with it. */
+  index: Pick<IndexStore, 'remove'>;
   open: OpenDriver;
   logger: ServiceShared['logger'];
   management: ServiceShared['management'];
@@ -34,10 +37,10 @@ export interface OpenContentOptions {
 
 /** Records of workspaces, what they begin with and when they go; undefined without a store. */
 export async function openContent(options: OpenContentOptions): Promise<OpenContent | undefined> {
-  const { config, db, open, logger, management } = options;
+  const { config, db, index, open, logger, management } = options;
   if (!db) return undefined;
   const templates = WorkspaceTemplates.read(config.MARGAY_WORKSPACE_TEMPLATES_FILE);
-  const { records, uploads, leases, remnants } = await openRecords(db, templates);
+  const { records, uploads, leases, remnants } = await openRecords(db, templates, index);
   showWorkspaces(management.registry, (state) => records.count(state));
   const bringer = new ContentBringer({
     records,
@@ -82,21 +85,13 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
   };
 }
 
-async function openRecords(db: Db, { blobs }: WorkspaceTemplates) {
+async function openRecords(db: Db, { blobs }: WorkspaceTemplates, index: OpenContentOptions['index']) {
   const records = new WorkspaceRecords(db.collection('workspaces'));
   const uploads = new UploadStore(db);
   for (const owner of [records, uploads]) await owner.createIndexes();
-  const index = db.collection<{ _id: string; tenantId: string }>('workspaceIndex');
-  const indexParts = db.collection<{ tenantId: string; workspaceId: string }>('workspaceIndexParts');
   const remnants: WorkspaceRemnant[] = [
     { name: 'uploads', remove: ({ tenantId, _id }) => uploads.removeOf(tenantId, _id, blobs) },
-    {
-      name: 'index',
-      remove: async ({ tenantId, _id }) => {
-        await index.deleteOne({ _id, tenantId });
-        await indexParts.deleteMany({ workspaceId: _id, tenantId });
-      },
-    },
+    { name: 'index', remove: ({ tenantId, _id }) => index.remove({ tenantId, workspaceId: _id }) },
   ];
   const leases = new LeaseRepository(db.collection('leases'), randomUUID());
   return { records, uploads, leases, remnants };

@@ -72,6 +72,17 @@ describe.each<[string, () => Promise<IndexStore>]>([
     expect((await store.find(PLACE))?.files).toEqual(['few']);
   });
 
+  it('forgets a workspace, its paths as well, and nobody else loses anything', async () => {
+    const store = await open();
+    const many = Array.from({ length: 50_000 }, (_, number) => `src/${Math.sin(number)}.ts`);
+    await store.save(indexDocument(many, 10));
+    await store.remove({ ...PLACE, tenantId: 't2' });
+    expect((await store.find(PLACE))?.files).toHaveLength(50_000);
+    await store.remove(PLACE);
+    expect(await store.find(PLACE)).toBeUndefined();
+    expect(await store.claimRefresh(PLACE, 1_000, 60_000)).toBe(true);
+  });
+
   it('tells many without their paths', async () => {
     const store = await open();
     await store.save(indexDocument(['a'], 10));

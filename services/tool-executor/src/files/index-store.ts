@@ -34,4 +34,6 @@ export abstract class IndexStore {
   abstract confirm(place: IndexPlace, atMs: number): Promise<void>;
   /** Whether the caller is the one who looks anew: within `everyMs` only one is, whoever asks. */
   abstract claimRefresh(place: IndexPlace, nowMs: number, everyMs: number): Promise<boolean>;
+  /** Nothing is known of it any more. */
+  abstract remove(place: IndexPlace): Promise<void>;
 }

@@ -33,6 +33,11 @@ export class MemoryIndexStore extends IndexStore {
     this.refreshes.set(keyOf(place), nowMs);
     return true;
   }
+
+  async remove(place: IndexPlace): Promise<void> {
+    this.documents.delete(keyOf(place));
+    this.refreshes.delete(keyOf(place));
+  }
 }
 
 const keyOf = ({ tenantId, workspaceId }: IndexPlace): string => `${tenantId} ${workspaceId}`;

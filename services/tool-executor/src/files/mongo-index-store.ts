@@ -119,6 +119,13 @@ export class MongoIndexStore extends IndexStore {
     });
   }
 
+  remove({ tenantId, workspaceId }: IndexPlace): Promise<void> {
+    return this.translated(async () => {
+      await this.rows.deleteOne({ _id: workspaceId, tenantId });
+      await this.parts.deleteMany({ workspaceId, tenantId });
+    });
+  }
+
   private async saveParts({ tenantId, workspaceId, revision, files }: WorkspaceIndexDocument): Promise<number> {
     const packed = await pack(files.join('\n'));
     const count = Math.ceil(packed.length / PART_BYTES);
