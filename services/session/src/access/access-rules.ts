@@ -10,10 +10,19 @@ export function mayAccess(principal: Principal, session: { tenantId: string; own
   return session.owner === principal.principal || seesAllSessions(principal);
 }
 
-export function seesAllSessions({ role, principal, scopes }: Principal): boolean {
-  if (principal.startsWith('system:')) return true;
-  const isGranted = scopes === null || scopes.includes('sessions.read_all') || scopes.includes('sessions.*');
-  return isGranted && (role === 'admin' || role === 'owner' || role === 'operator');
+export function seesAllSessions(principal: Principal): boolean {
+  if (principal.principal.startsWith('system:')) return true;
+  return isGranted(principal, 'sessions.read_all') && isManager(principal);
+}
+
+/** Whether its key leaves a scope to a principal, by its name or that of its area (`settings.*`). */
+export function isGranted({ scopes }: Principal, scope: string): boolean {
+  const area = `${scope.slice(0, scope.indexOf('.'))}.*`;
+  return scopes === null || scopes.includes(scope) || scopes.includes(area);
+}
+
+export function isManager({ role }: Principal): boolean {
+  return role === 'admin' || role === 'owner' || role === 'operator';
 }
 
 /** @throws NotFoundError `session_not_found` */

@@ -1,16 +1,11 @@
 import { EGRESS_MODES, EgressPolicy, subjects, type EgressMode, type Principal } from '@margay/contracts';
-import {
-  AbortedError,
-  InvalidArgumentError,
-  NotFoundError,
-  PermissionDeniedError,
-  type MargayError,
-} from '@margay/errors';
+import { InvalidArgumentError, NotFoundError, PermissionDeniedError } from '@margay/errors';
 import type { Logger, NatsBus } from '@margay/platform';
+import { requireRev, REV_ATTEMPTS, revMoved } from '../store/revisions';
 import type { EgressPolicyRepository, EgressPolicyRow } from './egress-policy.repository';
 import { requireProxy, requireSetting } from './entitlement';
 
-const ATTEMPTS = 5;
+const THE_POLICY = 'the egress policy';
 const FAULTS_TOLD = 20;
 /** The proxy is told those of all tenants in one message: one tenant must not fill it. */
 const POLICY_MAX_BYTES = 64 * 1024;
@@ -57,10 +52,10 @@ export class EgressPoliciesService {
     const policy = parsePolicy(request.policyJson);
     this.requireNarrow(policy);
     const { tenantId } = principal;
-    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    for (let attempt = 1; attempt <= REV_ATTEMPTS; attempt += 1) {
       const present = await this.ports.rows.find(tenantId);
       const rev = present?.rev ?? 0;
-      if (request.ifRev !== undefined && request.ifRev !== rev) throw revMoved();
+      requireRev(THE_POLICY, request.ifRev, rev);
       const written = { updatedBy: principal.principal, updatedAt: new Date(this.now()) };
       const row: EgressPolicyRow = { _id: tenantId, tenantId, policy, rev: rev + 1, ...written };
       const isWritten = present ? await this.ports.rows.replace(row, rev) : await this.ports.rows.add(row);
@@ -68,7 +63,7 @@ export class EgressPoliciesService {
       this.announce(principal, row);
       return { row, isCreated: !present };
     }
-    throw revMoved();
+    throw revMoved(THE_POLICY);
   }
 
   /** Those of all tenants; undefined where nothing has changed since `known`. For the proxy. */
@@ -119,8 +114,4 @@ function jsonOf(text: string): unknown {
   } catch (cause) {
     throw new InvalidArgumentError('validation', 'the policy is not JSON', { cause });
   }
-}
-
-function revMoved(): MargayError {
-  return new AbortedError('rev_moved', 'the egress policy is at another revision; read it again');
 }

@@ -1,15 +1,11 @@
-import type { Principal, Role } from '@margay/contracts';
+import type { Principal } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
-
-const ROLES: Record<'settings.read' | 'settings.write', ReadonlySet<Role>> = {
-  'settings.read': new Set(['member', 'admin', 'owner', 'operator']),
-  'settings.write': new Set(['admin', 'owner', 'operator']),
-};
+import { isGranted, isManager } from '../access/access-rules';
 
 /** @throws PermissionDeniedError `permission_denied` */
-export function requireSetting({ principal, role, scopes }: Principal, scope: keyof typeof ROLES): void {
-  const isScoped = scopes === null || scopes.includes(scope) || scopes.includes('settings.*');
-  if (isScoped && ROLES[scope].has(role) && !principal.startsWith('system:')) return;
+export function requireSetting(principal: Principal, scope: 'settings.read' | 'settings.write'): void {
+  const isRole = isManager(principal) || (scope === 'settings.read' && principal.role === 'member');
+  if (isRole && isGranted(principal, scope) && !principal.principal.startsWith('system:')) return;
   throw new PermissionDeniedError('permission_denied', `this needs the scope ${scope}`, { details: { scope } });
 }
 

@@ -1,8 +1,9 @@
-import type { Principal, Role, secretsPb } from '@margay/contracts';
+import type { Principal, secretsPb } from '@margay/contracts';
 import { InvalidArgumentError, PermissionDeniedError } from '@margay/errors';
+import { isGranted, isManager } from '../access/access-rules';
 import { TENANT_OWNER, type GitAccountRow, type SecretRow } from './secret.repository';
 
-export const VALUE_MAX_BYTES = 32 * 1024;
+const VALUE_MAX_BYTES = 32 * 1024;
 export const SECRETS_MAX = 200;
 /** Of one member: the lowest roles must not use up what the tenant has. */
 export const PERSONAL_MAX = 50;
@@ -17,7 +18,6 @@ const USERNAME = /^[\x21-\x39\x3b-\x7e]{1,128}$/;
 const CONTROL = /[\x00-\x1f\x7f]/; // eslint-disable-line no-control-regex -- what would break out of a header
 /** Uses for which a value is sent to some host. */
 const SENT = new Set(['egress', 'git']);
-const MANAGERS: ReadonlySet<Role> = new Set(['admin', 'owner', 'operator']);
 
 export type SecretScope = 'tenant' | 'personal';
 
@@ -39,16 +39,14 @@ export function scopeOf(text: string): SecretScope {
  * Whose secrets a principal means, if it may manage them.
  * @throws PermissionDeniedError `permission_denied`
  */
-export function ownerFor({ principal, role, scopes }: Principal, scope: SecretScope): string {
+export function ownerFor(principal: Principal, scope: SecretScope): string {
   const needed = scope === 'personal' ? 'personal.manage' : 'secrets.manage';
-  const area = `${needed.slice(0, needed.indexOf('.'))}.*`;
-  const isScoped = scopes === null || scopes.includes(needed) || scopes.includes(area);
-  const isRole = scope === 'personal' ? role !== 'viewer' : MANAGERS.has(role);
-  if (!isScoped || !isRole || principal.startsWith('system:'))
+  const isRole = scope === 'personal' ? principal.role !== 'viewer' : isManager(principal);
+  if (!isRole || !isGranted(principal, needed) || principal.principal.startsWith('system:'))
     throw new PermissionDeniedError('permission_denied', `this needs the scope ${needed}`, {
       details: { scope: needed },
     });
-  return scope === 'tenant' ? TENANT_OWNER : principal;
+  return scope === 'tenant' ? TENANT_OWNER : principal.principal;
 }
 
 /** @throws InvalidArgumentError `validation`, which never quotes the value */

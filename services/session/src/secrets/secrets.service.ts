@@ -1,11 +1,10 @@
 import { subjects, type Principal, type secretsPb } from '@margay/contracts';
-import { AbortedError, NotFoundError, ResourceExhaustedError } from '@margay/errors';
+import { NotFoundError, ResourceExhaustedError } from '@margay/errors';
 import type { Logger, NatsBus } from '@margay/platform';
 import { checkName, ownerFor, scopeOf, PERSONAL_MAX, SECRETS_MAX, termsOf, type SecretScope } from './secret-rules';
 import { secretId, TENANT_OWNER, type SecretRepository, type SecretRow } from './secret.repository';
+import { requireRev, REV_ATTEMPTS, revMoved } from '../store/revisions';
 import type { Vault } from './vault';
-
-const ATTEMPTS = 5;
 
 export type SecretRows = Pick<
   SecretRepository,
@@ -49,9 +48,9 @@ export class SecretsService {
     const { name, value, ifRev } = request;
     const { tenantId } = principal;
     const _id = secretId(tenantId, owner, name);
-    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    for (let attempt = 1; attempt <= REV_ATTEMPTS; attempt += 1) {
       const present = await rows.find(tenantId, _id);
-      requireRev(name, ifRev, present?.rev ?? 0);
+      requireRev(`secret ${name}`, ifRev, present?.rev ?? 0);
       if (!present) await this.requireRoom(tenantId, owner);
       const slot = { _id, tenantId, rev: (present?.rev ?? 0) + 1 };
       const written = { updatedBy: principal.principal, updatedAt: new Date(this.now()) };
@@ -61,7 +60,7 @@ export class SecretsService {
       this.announce(principal, present ? 'secret.update' : 'secret.create', row);
       return { row, isCreated: !present };
     }
-    throw revMoved(name);
+    throw revMoved(`secret ${name}`);
   }
 
   /** @throws PermissionDeniedError `permission_denied`; NotFoundError `secret_not_found`; AbortedError `rev_moved` */
@@ -70,15 +69,15 @@ export class SecretsService {
     const { tenantId } = principal;
     const owner = ownerFor(principal, scopeOf(scope));
     checkName(name);
-    for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    for (let attempt = 1; attempt <= REV_ATTEMPTS; attempt += 1) {
       const row = await rows.find(tenantId, secretId(tenantId, owner, name));
       if (!row) throw secretNotFound(name);
-      requireRev(name, ifRev, row.rev);
+      requireRev(`secret ${name}`, ifRev, row.rev);
       if (!(await rows.remove(tenantId, row._id, row.rev))) continue;
       this.announce(principal, 'secret.delete', row);
       return;
     }
-    throw revMoved(name);
+    throw revMoved(`secret ${name}`);
   }
 
   private async requireRoom(tenantId: string, owner: string): Promise<void> {
@@ -108,12 +107,4 @@ function requireBelow(limit: string, used: number, max: number): void {
   if (used < max) return;
   const details = { limit, max, used };
   throw new ResourceExhaustedError('limit_exceeded', `${limit}: ${used} of ${max}`, { details });
-}
-
-function requireRev(name: string, wanted: number | undefined, rev: number): void {
-  if (wanted !== undefined && wanted !== rev) throw revMoved(name);
-}
-
-function revMoved(name: string) {
-  return new AbortedError('rev_moved', `secret ${name} is at another revision; read it again`);
 }
