@@ -10,7 +10,7 @@ import type { OutsideCalls } from './outside/outside-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 import { UtilitySandboxes } from './utility/utility-sandboxes';
 
-/** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
+/** What is open already. */
 export interface AppParts {
   registry: SandboxRegistry;
   keys: KeyRing;
