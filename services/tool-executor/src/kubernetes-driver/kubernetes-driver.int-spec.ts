@@ -88,6 +88,22 @@ describe('a session on a cluster', () => {
     expect(await executor.metrics).toMatch(/margay_sandbox_lost_total\{cause="pod_gone"\} 1/);
   }, 60_000);
 
+  it('leaves it to the replica that has noticed a loss to call it one', async () => {
+    const executor = await fixture.replica(0);
+    await executor.shell('true');
+    const [pod] = fixture.podsOf('s1') as [NonNullable<ReturnType<ClusterFixture['podsOf']>[0]>];
+    const { sandboxes } = await fixture.context();
+    await fixture.until(async () => (await fixture.rows())[0]?.state === 'ready');
+    const [row] = (await fixture.rows()) as [Awaited<ReturnType<ClusterFixture['rows']>>[0]];
+    // As another replica has it until it has seen to the pod.
+    const draining = await sandboxes.finish(row, 'draining', 'pod_gone');
+    await fixture.kubelet.kill(pod);
+    fixture.cluster.remove(pod);
+    expect((await executor.shell('echo on')).output).toBe('on\n');
+    expect(await sandboxes.find(row._id)).toMatchObject({ state: 'draining', reason: 'pod_gone' });
+    expect(await sandboxes.finish(draining as typeof row, 'lost', 'pod_gone')).toMatchObject({ state: 'lost' });
+  }, 60_000);
+
   it('lets calls of a pod that is told to leave end, and starts no new one there', async () => {
     const executor = await fixture.replica(0);
     await executor.shell('true');

@@ -43,6 +43,8 @@ const SILENT_MS = 30_000;
 const SILENT_AGAIN_MS = 1_000;
 const IDLE_FOR_OTHERS_MS = 60_000;
 const TENANT_AGAIN_MS = 1_000;
+/** Why a sandbox drains that its pod takes along. */
+const POD_LEAVING = 'pod_leaving';
 
 /** Answers that are on their way. */
 interface Outlook {
@@ -307,12 +309,13 @@ export class KubernetesDriver extends SandboxDriver {
     if (isOver && isBound) return void (await this.lose(row, isDeleted ? 'pod_gone' : 'pod_ended'));
     if (isBound) return this.drain(row);
     if (isOver && row.sessionId === undefined) return void (await this.endings.end(row, 'failed', 'pod_gone'));
-    if (isOver) await this.context.sandboxes.finish(row, 'released', row.reason ?? 'ended');
+    // Any other end is seen through by whoever began it, who knows whether it is a loss.
+    if (isOver && row.reason === POD_LEAVING) await this.context.sandboxes.finish(row, 'released', POD_LEAVING);
   }
 
   /** Its files are saved while its calls end; whoever claims next waits for that. */
   private async drain(row: SandboxRow): Promise<void> {
-    const draining = await this.endings.drain(row, 'pod_leaving');
+    const draining = await this.endings.drain(row, POD_LEAVING);
     if (draining) void this.keeping?.archives.save(draining, { last: true });
   }
 
