@@ -1,12 +1,12 @@
 // `npm run test:chart`: lints charts/margay, renders every value set of its `ci/`, checks each object against the schemas of
 // Kubernetes, runs the unit tests of the templates and lets the alerts fire in Prometheus' own engine. `-- --write` makes
 // README.md, the schema and the dashboards anew. Where helm can't be had it prints `SKIP chart: <reason>`.
-import { execFile, spawn } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { execFile } from 'node:child_process';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { progress, root, runCommand } from './prepare.mjs';
+import { report, runJest } from './jest.mjs';
+import { progress, runCommand } from './prepare.mjs';
 
 await runCommand(import.meta.url, main);
 
@@ -28,7 +28,8 @@ async function main() {
   const { findAlertEngine } = await import('./chart/alert-engine.mjs');
   const engine = await findAlertEngine(progress);
   if (!engine) progress('SKIP chart alerts: there is no Go to build the rule engine with');
-  const code = await runJest(patterns, { MARGAY_TEST_HELM: JSON.stringify(helm), MARGAY_TEST_ALERTS: engine ?? '' });
+  const env = { ...process.env, MARGAY_TEST_HELM: JSON.stringify(helm), MARGAY_TEST_ALERTS: engine ?? '' };
+  const code = report(await runJest(patterns, ['--testMatch', '<rootDir>/test/chart/*.chart-spec.ts'], { env }));
   return isLinted ? code : 1;
 }
 
@@ -50,29 +51,5 @@ async function lint([program, ...first], chart) {
   } catch (error) {
     progress(`lint failed:\n${error.stdout}${error.stderr}`);
     return false;
-  }
-}
-
-/** Ends with a line `N passed, N failed`. */
-async function runJest(patterns, environment) {
-  const directory = await mkdtemp(join(tmpdir(), 'margay-chart-'));
-  try {
-    const outputFile = join(directory, 'report.json');
-    const jest = join(root, 'node_modules/jest/bin/jest.js');
-    const flags = ['--config', 'jest.config.js', '--json', '--outputFile', outputFile];
-    const args = [jest, ...flags, ...patterns, '--testMatch', '<rootDir>/test/chart/*.chart-spec.ts'];
-    const code = await new Promise((resolve, reject) => {
-      const env = { ...process.env, ...environment };
-      const child = spawn(process.execPath, args, { cwd: root, env, stdio: ['ignore', 'ignore', 'inherit'] });
-      child.once('error', reject);
-      child.once('exit', (status) => resolve(status ?? 1));
-    });
-    const report = JSON.parse(await readFile(outputFile, 'utf8'));
-    const failed = report.numFailedTests + report.numRuntimeErrorTestSuites;
-    const skipped = report.numPendingTests > 0 ? `, ${report.numPendingTests} skipped` : '';
-    process.stdout.write(`${report.numPassedTests} passed, ${failed} failed${skipped}\n`);
-    return code;
-  } finally {
-    await rm(directory, { recursive: true, force: true });
   }
 }

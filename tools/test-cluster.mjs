@@ -10,6 +10,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { report, runJest } from './jest.mjs';
 import { progress, root, runCommand, SIGNALS } from './prepare.mjs';
 
 const scripts = join(root, 'tools/testcluster');
@@ -36,7 +37,7 @@ async function main() {
   };
   for (const signal of SIGNALS) process.once(signal, () => void interrupt());
   try {
-    return await runSpecs(await cluster.start(), folder);
+    return await runSpecs(await cluster.start());
   } finally {
     await stop();
   }
@@ -130,53 +131,18 @@ async function removeOrphans() {
   }
 }
 
-/** With `--again` what failed is run a second time, whose end counts: one machine is a whole cluster here, with its clocks. */
-async function runSpecs(env, folder) {
+async function runSpecs(env) {
   const own = ['--keda', '--again'];
   const patterns = process.argv.slice(2).filter((argument) => !own.includes(argument));
-  const first = await runJest(env, join(folder, 'results.json'), patterns);
-  if (first.failedFiles.length === 0 || !process.argv.includes('--again')) return report(first);
-  const names = first.failedFiles.map((path) => path.slice(root.length)).join(', ');
-  progress(`again, for ${first.failed} failed: ${names}`);
-  const second = await runJest(env, join(folder, 'again.json'), first.failedFiles);
-  return report({ ...second, passed: first.passedElsewhere + second.passed, skipped: first.skipped });
-}
-
-function report({ passed, failed, skipped }) {
-  console.log(`${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
-  return failed > 0 ? 1 : 0;
-}
-
-async function runJest(env, outputFile, patterns) {
-  const args = [
-    ...['node_modules/jest/bin/jest.js', '--config', 'jest.config.js', '--runInBand', '--forceExit'],
-    ...['--globalSetup', './test/cluster/setup.cjs', '--json', '--outputFile', outputFile, ...patterns],
+  const flags = [
+    ...['--runInBand', '--globalSetup', './test/cluster/setup.cjs'],
     ...['--testMatch', `<rootDir>/test/cluster/**/*.${withKeda ? 'keda' : 'cluster'}-spec.ts`],
   ];
-  // With --json jest prints its report to standard output too: only the file is wanted.
-  const child = start(process.execPath, args, {
-    cwd: root,
-    env: { ...env, MARGAY_TEST_VERSION: await ownVersion() },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  const [code] = await once(child, 'exit');
-  return resultsIn(outputFile, code);
-}
-
-async function resultsIn(outputFile, code) {
-  // Without a report nothing ran: jest has said why.
-  if (!existsSync(outputFile)) return { passed: 0, failed: 1, skipped: 0, failedFiles: [] };
-  const all = JSON.parse(await readFile(outputFile, 'utf8'));
-  const failed = all.numFailedTests + all.numRuntimeErrorTestSuites;
-  const isFailed = ({ status }) => status === 'failed';
-  const passedIn = ({ assertionResults }) => assertionResults.filter(({ status }) => status === 'passed').length;
-  return {
-    passed: all.numPassedTests,
-    failed: failed === 0 && code !== 0 ? 1 : failed,
-    skipped: all.numPendingTests,
-    failedFiles: all.testResults.filter(isFailed).map(({ name }) => name),
-    passedElsewhere: all.testResults.reduce((sum, file) => sum + (isFailed(file) ? 0 : passedIn(file)), 0),
-  };
+  // One machine is a whole cluster here, with its clocks: hence `--again`.
+  const isAgain = process.argv.includes('--again');
+  return report(
+    await runJest(patterns, flags, { env: { ...env, MARGAY_TEST_VERSION: await ownVersion() }, isAgain, start }),
+  );
 }
 
 async function ownVersion() {
