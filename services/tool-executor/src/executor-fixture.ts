@@ -30,6 +30,10 @@ export interface Heard {
   result: Record<string, unknown>;
 }
 
+export function nothingHeard(): Heard {
+  return { output: '', waits: [], notices: [], result: {} };
+}
+
 /** Of all fixtures of a file: replicas share the journals of sandboxes. */
 let calls = 0;
 
@@ -131,16 +135,22 @@ export class ExecutorFixture {
     return this.session.signRunGrant(grant);
   }
 
-  shell(command: string, grant: Partial<RunGrant> = {}, more: Partial<executorPb.ExecuteRequest> = {}): Promise<Heard> {
-    return this.call('aider_shell_tool', { command }, grant, more);
+  shell(
+    command: string,
+    grant: Partial<RunGrant> = {},
+    more: Partial<executorPb.ExecuteRequest> = {},
+    heard = nothingHeard(),
+  ): Promise<Heard> {
+    return this.call('aider_shell_tool', { command }, grant, more, heard);
   }
 
-  /** Runs one call to its end under a new id. */
+  /** Runs one call to its end under a new id; `heard` fills while it goes on. */
   async call(
     toolId: string,
     args: object,
     grant: Partial<RunGrant> = {},
     more: Partial<executorPb.ExecuteRequest> = {},
+    heard = nothingHeard(),
   ): Promise<Heard> {
     calls += 1;
     const request = {
@@ -152,7 +162,6 @@ export class ExecutorFixture {
       incarnation: '',
       ...more,
     };
-    const heard: Heard = { output: '', waits: [], notices: [], result: {} };
     for await (const { message } of this.client.execute(request, { grant: await this.token(grant) })) {
       if (message?.$case === 'started') Object.assign(heard, message.value);
       if (message?.$case === 'output') heard.output += Buffer.from(message.value.bytes).toString();

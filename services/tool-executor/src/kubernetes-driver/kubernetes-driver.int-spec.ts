@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { armFaultPoints, createLogger } from '@margay/platform';
+import { nothingHeard, type Heard } from '../executor-fixture';
 import { ClusterFixture } from '../spec/cluster-fixture';
 
 let fixture: ClusterFixture;
@@ -11,6 +11,8 @@ afterEach(() => fixture.close(), 60_000);
 
 const writesOf = (name: string): string[] =>
   fixture.cluster.writes.filter((write) => write.name === name).map(({ verb, plural }) => `${verb} ${plural}`);
+
+const places = ({ waits }: Heard) => waits.map(({ queuePosition }) => queuePosition);
 
 describe('a session on a cluster', () => {
   it('gets a waiting sandbox, which costs five writes in its life, and its volume stays', async () => {
@@ -165,63 +167,61 @@ describe('a claim that the cluster refuses', () => {
     const one = await fixture.replica(0, { MARGAY_SANDBOX_TENANT_MAX: '1' });
     const other = await fixture.replica(0, { MARGAY_SANDBOX_TENANT_MAX: '1' });
     await one.shell('true', { sessionId: 'q1' });
-    const isLast = async (position: number) => (await fixture.waiting.count('t1', 'nobody')) === position;
-    const second = one.shell('echo second', { sessionId: 'q2' });
-    await fixture.until(() => isLast(1));
-    const third = other.shell('echo third', { sessionId: 'q3' });
-    await fixture.until(() => isLast(2));
-    await delay(3_500);
+    const inQueue = async (count: number) => (await fixture.waiting.count('t1', 'nobody')) === count;
+    const second = nothingHeard();
+    const secondCall = one.shell('echo second', { sessionId: 'q2' }, {}, second);
+    await fixture.until(() => inQueue(1));
+    const third = nothingHeard();
+    const thirdCall = other.shell('echo third', { sessionId: 'q3' }, {}, third);
+    await fixture.until(() => inQueue(2));
+    await fixture.until(() => places(second).includes(1) && places(third).includes(2));
     await one.client.release({ sessionId: 'q1' }, one.principal);
-    const { output, waits } = await second;
-    expect(output).toBe('second\n');
-    expect(waits[0]).toMatchObject({ state: 'queued', reason: 'tenant_limit', queuePosition: 1 });
-    await delay(3_500); // it asks for its turn every two seconds
+    expect((await secondCall).output).toBe('second\n');
+    expect(second.waits[0]).toMatchObject({ state: 'queued', reason: 'tenant_limit', queuePosition: 1 });
+    await fixture.until(() => places(third).includes(1));
     await one.client.release({ sessionId: 'q2' }, one.principal);
-    const last = await third;
-    expect(last.output).toBe('third\n');
-    expect(last.waits.map(({ queuePosition }) => queuePosition)).toEqual(expect.arrayContaining([2, 1]));
-  }, 60_000);
+    expect((await thirdCall).output).toBe('third\n');
+  }, 120_000);
 
   it('says that a quota is in the way, and gets its pod when it is not any more', async () => {
     const executor = await fixture.replica(0);
     fixture.cluster.podQuota = 0;
-    const call = executor.shell('echo here');
-    await fixture.until(async () => (await fixture.rows()).length > 0);
-    await delay(3_500);
+    const heard = nothingHeard();
+    const call = executor.shell('echo here', {}, {}, heard);
+    await fixture.until(() => heard.waits.length > 0);
     fixture.cluster.podQuota = 5;
-    const { output, waits } = await call;
-    expect(output).toBe('here\n');
-    expect(waits[0]).toMatchObject({
+    expect((await call).output).toBe('here\n');
+    expect(heard.waits[0]).toMatchObject({
       state: 'starting',
       reason: 'quota',
       message: expect.stringContaining('exceeded quota'),
       attempt: 1,
     });
-  }, 60_000);
+  }, 120_000);
 
   it('says that no sandbox waited for it, while one is started', async () => {
     const executor = await fixture.replica(1, { MARGAY_SANDBOX_POOL_SECONDS: '3600' });
     fixture.kubelet.waiting = { reason: 'ContainerCreating', message: '' };
-    const call = executor.shell('echo here');
-    await delay(4_000);
+    const heard = nothingHeard();
+    const call = executor.shell('echo here', {}, {}, heard);
+    await fixture.until(() => heard.waits.some(({ reason }) => reason === 'warm_pool_empty'));
     fixture.kubelet.goOn();
-    const { output, waits } = await call;
-    expect(output).toBe('here\n');
-    expect(waits).toContainEqual(expect.objectContaining({ state: 'starting', reason: 'warm_pool_empty' }));
-  }, 60_000);
+    expect((await call).output).toBe('here\n');
+    expect(heard.waits).toContainEqual(expect.objectContaining({ state: 'starting', reason: 'warm_pool_empty' }));
+  }, 120_000);
 
   it('says that an image is being pulled, and waits for it', async () => {
     const executor = await fixture.replica(0);
     fixture.kubelet.waiting = { reason: 'ErrImagePull', message: 'connection reset by peer' };
-    const call = executor.shell('echo here');
-    await delay(4_000);
+    const heard = nothingHeard();
+    const call = executor.shell('echo here', {}, {}, heard);
+    await fixture.until(() => heard.waits.some(({ reason }) => reason === 'image_pull'));
     fixture.kubelet.goOn();
-    const { output, waits } = await call;
-    expect(output).toBe('here\n');
-    expect(waits).toContainEqual(
+    expect((await call).output).toBe('here\n');
+    expect(heard.waits).toContainEqual(
       expect.objectContaining({ reason: 'image_pull', message: 'connection reset by peer' }),
     );
-  }, 60_000);
+  }, 120_000);
 
   it("fails at once in the kubelet's words where waiting does not help", async () => {
     const executor = await fixture.replica(0);

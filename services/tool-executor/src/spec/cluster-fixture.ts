@@ -21,6 +21,8 @@ import { FakeKubelet } from './fake-kubelet';
 
 const NAMESPACE = 'test';
 const INSTALL = 'spec';
+/** Longer than anything takes on a slow machine; tests that wait so long have failed. */
+const WAIT_MS = 50_000;
 
 /** For specs: replicas of tool-executor on a false cluster whose pods are real daemons, with a real store. */
 export class ClusterFixture {
@@ -124,7 +126,10 @@ export class ClusterFixture {
   }
 
   async until(isTrue: () => boolean | Promise<boolean>): Promise<void> {
-    while (!(await isTrue())) await delay(10);
+    for (const until = performance.now() + WAIT_MS; !(await isTrue());) {
+      if (performance.now() > until) throw new Error(`never became true: ${isTrue.toString()}`);
+      await delay(10);
+    }
   }
 
   async untilWarm(count: number): Promise<void> {
