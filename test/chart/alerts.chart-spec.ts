@@ -203,6 +203,11 @@ const EXAMPLES: Record<string, Example> = {
     ],
     minutes: 190,
   },
+  MargayEgressPoliciesOld: {
+    fires: [constant('margay_egress_policies_age_seconds{pod="a"}', 61)],
+    quiet: [constant('margay_egress_policies_age_seconds{pod="a"}', 3)],
+    about: { pod: 'a' },
+  },
   MargayVersionGate: {
     fires: [constant('margay_version_gate_closed{pod="a"}', 1)],
     quiet: [constant('margay_version_gate_closed{pod="a"}', 0)],

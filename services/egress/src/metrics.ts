@@ -34,6 +34,16 @@ export class EgressMetrics {
     });
   }
 
+  /** Of what tenants have stored, as far as this proxy knows it. */
+  showAge(ageMs: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name: 'margay_egress_policies_age_seconds',
+      help: 'Time since session last confirmed the policies of tenants that are used',
+      registers: [this.registry],
+      collect: () => gauge.set(ageMs() / 1_000),
+    });
+  }
+
   ended({ decision, reason }: EgressRecord): void {
     this.requests.inc({ decision, reason: reason ?? 'none' });
   }

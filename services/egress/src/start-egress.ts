@@ -1,3 +1,4 @@
+import { UnavailableError } from '@margay/errors';
 import { parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
 import { systemResolve, type Resolve } from './address/resolver';
 import { EgressAudit } from './audit/egress-audit';
@@ -12,6 +13,7 @@ import { Interceptor } from './intercept/interceptor';
 import { Limits } from './limits/limits';
 import { EgressMetrics } from './metrics';
 import { PolicyFile } from './policy/policy-file';
+import type { TenantPolicies } from './policy/tenant-policies';
 import { EgressProxy } from './proxy/egress-proxy';
 import { Gate } from './proxy/gate';
 import { sessionSide } from './session-side';
@@ -53,6 +55,7 @@ export async function startEgress(
     onBytes: (direction, bytes) => metrics.passed(direction, bytes),
   });
   metrics.show(() => gate.openCount);
+  if (session) metrics.showAge(() => session.policies.ageMs);
   const injector = new Injector(credentials ? new CachedCredentials(credentials) : session?.credentials);
   const interceptor = await interceptorOf(config, { gate, injector });
   const proxy = new EgressProxy({ gate, interceptor, now: Date.now });
@@ -60,9 +63,7 @@ export async function startEgress(
   file.watch(config.MARGAY_EGRESS_POLICY_LOOK_SECONDS * 1_000);
   const summaries = setInterval(() => audit.flush(), SUMMARY_MS);
   summaries.unref();
-  const removeCheck = shared.management.registerCheck('egress.policy', 'ready', () =>
-    policies.fault === undefined ? undefined : { degraded: policies.fault },
-  );
+  const removeCheck = shared.management.registerCheck('egress.policy', 'ready', () => checkOf(policies));
   return {
     close: async () => {
       removeCheck();
@@ -74,6 +75,13 @@ export async function startEgress(
       audit.flush();
     },
   };
+}
+
+/** Who has never heard what tenants have stored serves nobody; a former replica that knows it serves on meanwhile. */
+function checkOf({ fault, isKnown }: PolicyFile | TenantPolicies): { degraded: string } | undefined {
+  if (!isKnown)
+    throw new UnavailableError('egress_unavailable', fault ?? 'The policies of tenants have not been asked for yet.');
+  return fault === undefined ? undefined : { degraded: fault };
 }
 
 async function interceptorOf(

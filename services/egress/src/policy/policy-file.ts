@@ -20,6 +20,8 @@ export interface EgressPolicies {
  */
 export class PolicyFile implements EgressPolicies {
   settings: EgressSettings = EgressSettings.parse({});
+  /** Without a file nothing is allowed, and that is known. */
+  readonly isKnown = true;
   /** What is wrong with the file as it is now. */
   fault: string | undefined;
   private text: string | undefined;

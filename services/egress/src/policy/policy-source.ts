@@ -14,7 +14,10 @@ export abstract class PolicySource {
 }
 
 const PLATFORM = '_platform';
+/** Of each page. */
 const TIMEOUT_MS = 5_000;
+/** Far below what one message may have, with one more of the largest policies. */
+const PAGE_BYTES = 1024 * 1024;
 
 /** Asks session. */
 export class SessionPolicySource extends PolicySource {
@@ -26,13 +29,23 @@ export class SessionPolicySource extends PolicySource {
   }
 
   async list(known: string): Promise<StoredPolicies> {
-    const options = { principal: systemPrincipal('egress', PLATFORM), timeoutMs: TIMEOUT_MS };
-    const { mark, unchanged, policies } = await this.client.listEgressPolicies({ known }, options);
+    let page = await this.page({ known, after: '' });
+    const { mark, unchanged } = page;
     if (unchanged) return { mark };
-    return { mark, policies: new Map(policies.map(({ tenantId, policyJson }) => [tenantId, policyJson])) };
+    const all = new Map<string, string>();
+    for (;;) {
+      for (const { tenantId, policyJson } of page.policies) all.set(tenantId, policyJson);
+      if (page.next === '') return { mark, policies: all };
+      page = await this.page({ known: '', after: page.next });
+    }
   }
 
   close(): void {
     this.client.close();
+  }
+
+  private page(request: { known: string; after: string }): Promise<egressPb.ListEgressPoliciesResponse> {
+    const options = { principal: systemPrincipal('egress', PLATFORM), timeoutMs: TIMEOUT_MS };
+    return this.client.listEgressPolicies({ ...request, pageBytes: PAGE_BYTES }, options);
   }
 }

@@ -24,6 +24,7 @@ const target = { host: 'a.example', port: 443 };
 const rules = [{ id: 'a', hosts: ['a.example'] }];
 let folder: string;
 let source: MemorySource;
+let now = 0;
 
 beforeEach(() => {
   folder = mkdtempSync(path.join(tmpdir(), 'margay-policies-'));
@@ -34,7 +35,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 async function open(settings: object): Promise<TenantPolicies> {
   const file = path.join(folder, 'policy.json');
   writeFileSync(file, JSON.stringify(settings));
-  return new TenantPolicies(await PolicyFile.open(file, logger), source, logger);
+  return new TenantPolicies(await PolicyFile.open(file, logger), source, logger, () => now);
 }
 
 const store = (tenantId: string, policy: object) => source.all.set(tenantId, JSON.stringify(policy));
@@ -102,6 +103,24 @@ describe('policies of tenants', () => {
     await policies.refresh();
     expect(policies.judge(target, caller())).toMatchObject({ why: 'mode_none' });
     expect(policies.fault).toContain('session does not say');
+  });
+
+  it('are as old as the last answer, changed or not', async () => {
+    source.isDown = true;
+    const policies = await open({});
+    now += 5_000;
+    await policies.refresh();
+    expect([policies.isKnown, policies.ageMs]).toEqual([false, 5_000]);
+    source.isDown = false;
+    for (const wait of [0, 3_000]) {
+      now += wait;
+      await policies.refresh();
+      expect([policies.isKnown, policies.ageMs]).toEqual([true, 0]);
+    }
+    source.isDown = true;
+    now += 7_000;
+    await policies.refresh();
+    expect([policies.isKnown, policies.ageMs]).toEqual([true, 7_000]);
   });
 
   it('that are not understood allow nothing', async () => {

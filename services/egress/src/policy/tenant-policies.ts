@@ -6,6 +6,9 @@ import { judge, narrower, type Target, type Verdict } from './judge';
 import type { EgressPolicies, PolicyFile } from './policy-file';
 import type { PolicySource } from './policy-source';
 
+/** Nobody is served until the first answer. */
+const UNKNOWN_LOOK_MS = 250;
+
 interface Stored {
   json: string;
   policy: EgressPolicy;
@@ -22,12 +25,16 @@ export class TenantPolicies implements EgressPolicies {
   private readonly listeners: (() => void)[] = [];
   private looking: Promise<void> | undefined;
   private timer: NodeJS.Timeout | undefined;
+  private isClosed = false;
+  private confirmedAt: number;
 
   constructor(
     private readonly file: PolicyFile,
     private readonly source: PolicySource,
     private readonly logger: Logger,
+    private readonly now: () => number = () => performance.now(),
   ) {
+    this.confirmedAt = now();
     file.onChange(() => this.tell());
   }
 
@@ -38,6 +45,16 @@ export class TenantPolicies implements EgressPolicies {
   /** What is wrong with either. */
   get fault(): string | undefined {
     return this.file.fault ?? this.failure;
+  }
+
+  /** Whether anything can be allowed. */
+  get isKnown(): boolean {
+    return this.stored !== undefined;
+  }
+
+  /** Since session last said that they are these; before it ever did, since the start. */
+  get ageMs(): number {
+    return this.now() - this.confirmedAt;
   }
 
   /** @throws UnavailableError `egress_unavailable` until it is known what tenants have stored */
@@ -61,14 +78,18 @@ export class TenantPolicies implements EgressPolicies {
   }
 
   watch(everyMs: number): void {
-    const look = (): void => void this.refresh();
-    look();
-    this.timer = setInterval(look, everyMs);
-    this.timer.unref();
+    const look = async (): Promise<void> => {
+      await this.refresh();
+      if (this.isClosed) return;
+      this.timer = setTimeout(() => void look(), this.isKnown ? everyMs : Math.min(everyMs, UNKNOWN_LOOK_MS));
+      this.timer.unref();
+    };
+    void look();
   }
 
   close(): void {
-    clearInterval(this.timer);
+    this.isClosed = true;
+    clearTimeout(this.timer);
   }
 
   /** Never fails: what was known before holds. */
@@ -82,12 +103,14 @@ export class TenantPolicies implements EgressPolicies {
       const { mark, policies } = await this.source.list(this.stored ? this.mark : '');
       if (this.failure !== undefined) this.logger.info('the policies of tenants can be asked for again');
       this.failure = undefined;
+      this.confirmedAt = this.now();
       this.mark = mark;
       if (!policies) return;
       this.stored = new Map([...policies].map(([tenantId, json]) => [tenantId, this.read(tenantId, json)]));
       this.tell();
     } catch (error) {
-      const failure = 'session does not say what tenants have stored; what was known before holds';
+      const holds = this.stored ? 'what was known before holds' : 'nothing is allowed until it does';
+      const failure = `session does not say what tenants have stored; ${holds}`;
       if (this.failure === undefined) this.logger.warn({ err: error }, failure);
       this.failure = failure;
     }

@@ -30,6 +30,11 @@ beforeEach(async () => {
 function who(role: Role, tenantId = 't1', more: Partial<Principal> = {}): Principal {
   return { v: 1, iss: 'gateway', tenantId, principal: `user:${role}`, role, scopes: null, ...more };
 }
+/** As JSON, or parsed where a test looks into them. */
+const list = (known = '', more: { after?: string; pageBytes?: number } = {}, principal = proxy) =>
+  policies.list(principal, { known, after: '', ...more });
+const modesOf = ({ policies: some }: { policies?: { tenantId: string; policyJson: string }[] }) =>
+  some?.map(({ tenantId, policyJson }) => [tenantId, (JSON.parse(policyJson) as { mode: string }).mode]);
 const proxy = who('operator', '_platform', { principal: 'system:egress' });
 
 const rule = { id: 'git', hosts: ['Git.Example.com'] };
@@ -76,7 +81,7 @@ describe('the egress policy of a tenant', () => {
     await expect(policies.get(who('member'))).rejects.toMatchObject({ reason: 'egress_policy_not_found' });
   });
 
-  it('is small, since the proxy is told all of them at once', async () => {
+  it('is small, since the proxy keeps those of all tenants', async () => {
     const hosts = Array.from({ length: 500 }, (_, at) => `a${at}.${'x'.repeat(60)}.${'y'.repeat(60)}.example.com`);
     await expect(put({ rules: [{ ...rule, hosts }] })).rejects.toMatchObject({
       reason: 'validation',
@@ -89,12 +94,12 @@ describe('the egress policy of a tenant', () => {
     const rows = real.db.collection('egressPolicies');
     const backup = await rows.find({}).toArray();
     await put({ mode: 'none' });
-    const { mark } = await policies.list(proxy, '');
+    const { mark } = await list();
     await rows.deleteMany({});
     await rows.insertMany(backup);
     await new Promise((resolve) => setTimeout(resolve, 5));
     await put({ rules: [rule] });
-    expect(await policies.list(proxy, mark)).toMatchObject({ rows: [{ rev: 2, policy: { mode: 'allowlist' } }] });
+    expect(modesOf(await list(mark))).toEqual([['t1', 'allowlist']]);
   });
 
   it('is never wider than the operator allows', async () => {
@@ -115,14 +120,31 @@ describe('the egress policy of a tenant', () => {
   it('goes to the proxy alone, and again only once something has changed', async () => {
     await put({ rules: [rule] });
     await put({ mode: 'none' }, who('admin', 't2'));
-    await expect(policies.list(who('owner'), '')).rejects.toMatchObject({ reason: 'permission_denied' });
-    const { mark, rows } = await policies.list(proxy, '');
-    expect(rows?.map(({ tenantId, policy }) => [tenantId, policy.mode])).toEqual([
+    await expect(list('', {}, who('owner'))).rejects.toMatchObject({ reason: 'permission_denied' });
+    const first = await list();
+    const both = [
       ['t1', 'allowlist'],
       ['t2', 'none'],
-    ]);
-    expect(await policies.list(proxy, mark)).toEqual({ mark });
+    ];
+    expect(modesOf(first)).toEqual(both);
+    expect(await list(first.mark)).toEqual({ mark: first.mark });
     await put({ mode: 'none' });
-    expect(await policies.list(proxy, mark)).toMatchObject({ rows: [{ policy: { mode: 'none' } }, {}] });
+    expect(modesOf(await list(first.mark))).toEqual([['t1', 'none'], both[1]]);
+  });
+
+  it('goes there page by page, each tenant once, however many there are', async () => {
+    const tenants = Array.from({ length: 7 }, (_, at) => `t${at}`);
+    for (const tenant of tenants) await put({ mode: 'none' }, who('admin', tenant));
+    const bytes = Buffer.byteLength((await list()).policies?.[0]?.policyJson ?? '');
+    const pages: string[][] = [];
+    let page = await list('', { pageBytes: bytes * 2 });
+    for (;;) {
+      pages.push(page.policies?.map(({ tenantId }) => tenantId) ?? []);
+      if (page.next === undefined) break;
+      page = await list('', { pageBytes: bytes * 2, after: page.next });
+    }
+    expect(pages).toEqual([['t0', 't1'], ['t2', 't3'], ['t4', 't5'], ['t6']]);
+    expect(await list('', { pageBytes: 1, after: 't6' })).toEqual({ mark: '', policies: [] });
+    expect((await list('', { pageBytes: 0 })).policies).toHaveLength(1);
   });
 });

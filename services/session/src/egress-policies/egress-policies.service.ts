@@ -7,10 +7,10 @@ import { requireProxy, requireSetting } from './entitlement';
 
 const THE_POLICY = 'the egress policy';
 const FAULTS_TOLD = 20;
-/** The proxy is told those of all tenants in one message: one tenant must not fill it. */
+/** The proxy keeps those of all tenants, and reads several in one message: one tenant must not fill it. */
 const POLICY_MAX_BYTES = 64 * 1024;
 
-export type EgressPolicyRows = Pick<EgressPolicyRepository, 'find' | 'add' | 'replace' | 'mark' | 'all'>;
+export type EgressPolicyRows = Pick<EgressPolicyRepository, 'find' | 'add' | 'replace' | 'mark' | 'behind'>;
 
 export interface EgressPoliciesPorts {
   rows: EgressPolicyRows;
@@ -24,6 +24,28 @@ export interface EgressPoliciesPorts {
 export interface PutPolicy {
   policyJson: string;
   ifRev?: number | undefined;
+}
+
+export interface ListPolicies {
+  /** The mark of the answer before. */
+  known: string;
+  /** The tenant behind which a page begins. */
+  after: string;
+  /** So much of policies, and one more; absent: all of them. */
+  pageBytes?: number | undefined;
+}
+
+export interface TenantPolicy {
+  tenantId: string;
+  policyJson: string;
+}
+
+export interface PolicyPage {
+  /** Empty but in first pages. */
+  mark: string;
+  policies?: TenantPolicy[];
+  /** Behind which more begin. */
+  next?: string;
 }
 
 /** What tenants say their sandboxes may reach. */
@@ -66,12 +88,22 @@ export class EgressPoliciesService {
     throw revMoved(THE_POLICY);
   }
 
-  /** Those of all tenants; undefined where nothing has changed since `known`. For the proxy. */
-  async list(principal: Principal, known: string): Promise<{ mark: string; rows?: EgressPolicyRow[] }> {
+  /** Those of all tenants, or one page of them; the mark alone where nothing has changed since `known`. For the proxy. */
+  async list(principal: Principal, { known, after, pageBytes }: ListPolicies): Promise<PolicyPage> {
     requireProxy(principal);
     // Read before the policies: one that changes meanwhile is asked for again.
-    const mark = await this.ports.rows.mark();
-    return mark === known ? { mark } : { mark, rows: await this.ports.rows.all() };
+    const mark = after === '' ? await this.ports.rows.mark() : '';
+    if (mark !== '' && mark === known) return { mark };
+    const policies: TenantPolicy[] = [];
+    let left = pageBytes ?? Infinity;
+    for await (const { tenantId, policy } of this.ports.rows.behind(after)) {
+      const last = policies.at(-1);
+      if (left <= 0 && last) return { mark, policies, next: last.tenantId };
+      const policyJson = JSON.stringify(policy);
+      left -= Buffer.byteLength(policyJson);
+      policies.push({ tenantId, policyJson });
+    }
+    return { mark, policies };
   }
 
   private requireNarrow({ mode }: EgressPolicy): void {

@@ -13,6 +13,9 @@ export interface EgressPolicyRow {
   updatedAt: Date;
 }
 
+/** Some megabytes of the largest ones. */
+const BATCH = 50;
+
 /** The collection `egressPolicies`. */
 export class EgressPolicyRepository {
   constructor(private readonly rows: Collection<EgressPolicyRow>) {}
@@ -50,7 +53,11 @@ export class EgressPolicyRepository {
     return hash.digest('hex').slice(0, 32);
   }
 
-  all(): Promise<EgressPolicyRow[]> {
-    return this.rows.find({}).sort({ _id: 1 }).toArray();
+  /** In the order of their tenants, those behind this one; empty: all. */
+  async *behind(tenantId: string): AsyncIterable<EgressPolicyRow> {
+    yield* this.rows
+      .find({ _id: { $gt: tenantId } })
+      .sort({ _id: 1 })
+      .batchSize(BATCH);
   }
 }

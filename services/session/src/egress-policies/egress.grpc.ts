@@ -18,10 +18,9 @@ export function egressHandlers({ policies, denials }: EgressGrpcPorts): GrpcHand
       const { row, isCreated } = await policies.put(context.principal(), request);
       return { policy: storedOf(row), created: isCreated };
     },
-    async listEgressPolicies({ known }, context) {
-      const { mark, rows } = await policies.list(context.principal(), known);
-      const all = rows?.map(({ tenantId, policy }) => ({ tenantId, policyJson: JSON.stringify(policy) })) ?? [];
-      return { mark, unchanged: rows === undefined, policies: all };
+    async listEgressPolicies(request, context) {
+      const { mark, policies: some, next = '' } = await policies.list(context.principal(), request);
+      return { mark, unchanged: some === undefined, policies: some ?? [], next };
     },
     async noteDenial(request, context) {
       return { noted: await denials.note(context.principal(), request) };

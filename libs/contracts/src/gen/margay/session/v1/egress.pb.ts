@@ -38,6 +38,12 @@ export interface StoredEgressPolicy {
 export interface ListEgressPoliciesRequest {
   /** `mark` of the last answer; empty = none. */
   known: string;
+  /** The caller reads all pages, each of so many bytes of policies or little more; absent: everything in one answer. */
+  pageBytes?:
+    | number
+    | undefined;
+  /** `next` of the page before. */
+  after: string;
 }
 
 export interface ListEgressPoliciesResponse {
@@ -45,6 +51,8 @@ export interface ListEgressPoliciesResponse {
   /** Nothing has changed since `known`; there are no policies in this answer then. */
   unchanged: boolean;
   policies: TenantEgressPolicy[];
+  /** There are more, which `after` asks for; empty = these were the last. */
+  next: string;
 }
 
 export interface TenantEgressPolicy {
@@ -454,13 +462,19 @@ export const StoredEgressPolicy: MessageFns<StoredEgressPolicy> = {
 };
 
 function createBaseListEgressPoliciesRequest(): ListEgressPoliciesRequest {
-  return { known: "" };
+  return { known: "", pageBytes: undefined, after: "" };
 }
 
 export const ListEgressPoliciesRequest: MessageFns<ListEgressPoliciesRequest> = {
   encode(message: ListEgressPoliciesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.known !== "") {
       writer.uint32(10).string(message.known);
+    }
+    if (message.pageBytes !== undefined) {
+      writer.uint32(16).uint32(message.pageBytes);
+    }
+    if (message.after !== "") {
+      writer.uint32(26).string(message.after);
     }
     return writer;
   },
@@ -486,6 +500,22 @@ export const ListEgressPoliciesRequest: MessageFns<ListEgressPoliciesRequest> = 
             message.known = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.pageBytes = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.after = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -499,13 +529,27 @@ export const ListEgressPoliciesRequest: MessageFns<ListEgressPoliciesRequest> = 
   },
 
   fromJSON(object: any): ListEgressPoliciesRequest {
-    return { known: isSet(object.known) ? globalThis.String(object.known) : "" };
+    return {
+      known: isSet(object.known) ? globalThis.String(object.known) : "",
+      pageBytes: isSet(object.pageBytes)
+        ? globalThis.Number(object.pageBytes)
+        : isSet(object.page_bytes)
+        ? globalThis.Number(object.page_bytes)
+        : undefined,
+      after: isSet(object.after) ? globalThis.String(object.after) : "",
+    };
   },
 
   toJSON(message: ListEgressPoliciesRequest): unknown {
     const obj: any = {};
     if (message.known !== "") {
       obj.known = message.known;
+    }
+    if (message.pageBytes !== undefined) {
+      obj.pageBytes = Math.round(message.pageBytes);
+    }
+    if (message.after !== "") {
+      obj.after = message.after;
     }
     return obj;
   },
@@ -516,12 +560,14 @@ export const ListEgressPoliciesRequest: MessageFns<ListEgressPoliciesRequest> = 
   fromPartial<I extends Exact<DeepPartial<ListEgressPoliciesRequest>, I>>(object: I): ListEgressPoliciesRequest {
     const message = createBaseListEgressPoliciesRequest();
     message.known = object.known ?? "";
+    message.pageBytes = object.pageBytes ?? undefined;
+    message.after = object.after ?? "";
     return message;
   },
 };
 
 function createBaseListEgressPoliciesResponse(): ListEgressPoliciesResponse {
-  return { mark: "", unchanged: false, policies: [] };
+  return { mark: "", unchanged: false, policies: [], next: "" };
 }
 
 export const ListEgressPoliciesResponse: MessageFns<ListEgressPoliciesResponse> = {
@@ -534,6 +580,9 @@ export const ListEgressPoliciesResponse: MessageFns<ListEgressPoliciesResponse> 
     }
     for (const v of message.policies) {
       TenantEgressPolicy.encode(v!, writer.uint32(26).fork()).join();
+    }
+    if (message.next !== "") {
+      writer.uint32(34).string(message.next);
     }
     return writer;
   },
@@ -575,6 +624,14 @@ export const ListEgressPoliciesResponse: MessageFns<ListEgressPoliciesResponse> 
             message.policies.push(TenantEgressPolicy.decode(reader, reader.uint32()));
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.next = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -594,6 +651,7 @@ export const ListEgressPoliciesResponse: MessageFns<ListEgressPoliciesResponse> 
       policies: globalThis.Array.isArray(object?.policies)
         ? object.policies.map((e: any) => TenantEgressPolicy.fromJSON(e))
         : [],
+      next: isSet(object.next) ? globalThis.String(object.next) : "",
     };
   },
 
@@ -608,6 +666,9 @@ export const ListEgressPoliciesResponse: MessageFns<ListEgressPoliciesResponse> 
     if (message.policies?.length) {
       obj.policies = message.policies.map((e) => TenantEgressPolicy.toJSON(e));
     }
+    if (message.next !== "") {
+      obj.next = message.next;
+    }
     return obj;
   },
 
@@ -619,6 +680,7 @@ export const ListEgressPoliciesResponse: MessageFns<ListEgressPoliciesResponse> 
     message.mark = object.mark ?? "";
     message.unchanged = object.unchanged ?? false;
     message.policies = object.policies?.map((e) => TenantEgressPolicy.fromPartial(e)) || [];
+    message.next = object.next ?? "";
     return message;
   },
 };
@@ -914,7 +976,7 @@ export const EgressDefinition = {
       responseStream: false,
       options: {},
     },
-    /** Those of all tenants. Egress only. */
+    /** Those of all tenants, page by page; what changes meanwhile has another mark. Egress only. */
     listEgressPolicies: {
       name: "ListEgressPolicies",
       requestType: ListEgressPoliciesRequest as typeof ListEgressPoliciesRequest,
