@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { MargayClient, type Session } from '@margay/client';
@@ -17,6 +17,7 @@ import {
 import { createLogger, grpcClient, KeyRing } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { ScriptedModelServer, type Script } from '@margay/testing';
+import { removeTree } from '@margay/toolbox';
 
 const root = join(__dirname, '../..');
 const logger = createLogger({ service: 'e2e', level: 'off' });
@@ -138,7 +139,7 @@ export class PlatformHarness {
       await mongo.close();
       await this.servers.stop();
     }
-    if (this.directory) await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
+    if (this.directory) await removeTree(this.directory);
   }
 
   /** A session on a new workspace with these files. */

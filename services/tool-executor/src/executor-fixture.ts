@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { executorPb, snapshotsPb, workspacesPb, type Principal, type RunGrant } from '@margay/contracts';
@@ -12,6 +12,7 @@ import {
   systemPrincipal,
   type GrpcClient,
 } from '@margay/platform';
+import { removeTree } from '@margay/toolbox';
 import { startToolExecutor, type RunningToolExecutor } from './start-tool-executor';
 
 const BUNDLER = path.join(__dirname, '../../sandboxd/bundle.mjs');
@@ -198,6 +199,6 @@ export class ExecutorFixture {
   async remove(): Promise<void> {
     await this.stop();
     for (const close of this.abandoned) await close();
-    rmSync(this.home, { recursive: true, force: true });
+    await removeTree(this.home);
   }
 }

@@ -105,8 +105,13 @@ describe('a worktree', () => {
 describe('the index of a project', () => {
   it('is told by its sandbox when it changes, and kept when that sleeps', async () => {
     const remote = 'git remote add origin https://user:secret@git.example.org/acme/shop.git';
-    // In this order: a look that sees the remote sees the file.
-    await fixture.shell(`touch later.txt; ${remote}`, inProject);
+    const asked = { sessionId: '', workspaceJson, query: 'later', limit: 9 };
+    const later = async () => (await fixture.client.listFiles(asked, fixture.principal)).files;
+    // A look reads the files first: one that sees the remote has seen the file only if that is known before.
+    await fixture.shell('touch later.txt', inProject);
+    for (let left = 200; left > 0 && (await later()).length === 0; left -= 1) await delay(100);
+    expect(await later()).toEqual(['later.txt']);
+    await fixture.shell(remote, inProject);
     const described = async () =>
       (
         await fixture.client.describeWorkspaces(
@@ -115,11 +120,10 @@ describe('the index of a project', () => {
         )
       ).workspaces;
     const known = { isKnown: true, isGit: true, currentBranch: 'main', remoteHost: 'git.example.org', remoteOwner: 'acme', remoteName: 'shop' }; // prettier-ignore
-    for (let left = 200; left > 0 && (await described())[0]?.remoteName !== 'shop'; left -= 1) await delay(50);
+    for (let left = 400; left > 0 && (await described())[0]?.remoteName !== 'shop'; left -= 1) await delay(50);
     expect(await described()).toEqual([known, expect.objectContaining({ isKnown: false, isGit: false })]);
     await fixture.client.release({ sessionId: 'p1', upToEpoch: undefined }, fixture.principal);
     expect((await described())[0]).toEqual(known);
-    const asked = { sessionId: '', workspaceJson, query: 'later', limit: 9 };
     expect(await fixture.client.listFiles(asked, fixture.principal)).toMatchObject({
       files: ['later.txt'],
       stale: false,

@@ -14,6 +14,7 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { removeTree } from '@margay/toolbox';
 
 /** A socket's path may have 107 bytes; what follows the base needs 34. */
 const MAX_BASE_LENGTH = 70;
@@ -84,7 +85,7 @@ export class SandboxFolder {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
       throw error;
     }
-    await rm(trash, { recursive: true, force: true }).catch(() => undefined); // goes with the record
+    await removeTree(trash).catch(() => undefined); // goes with the record
   }
 }
 

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { removeTree } from '@margay/toolbox';
 import { z } from 'zod';
 
 const ProcessIdentity = z.object({
@@ -68,7 +69,7 @@ export class SandboxRecords {
 
   async remove(sandboxId: string): Promise<void> {
     this.records.delete(sandboxId);
-    await rm(path.join(this.base, sandboxId), { recursive: true, force: true });
+    await removeTree(path.join(this.base, sandboxId));
   }
 
   /** Sandboxes unused for a month leave nothing behind but their workspace. */

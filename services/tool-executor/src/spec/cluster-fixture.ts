@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { createLogger } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
+import { removeTree } from '@margay/toolbox';
 import { ExecutorFixture } from '../executor-fixture';
 import { readClasses } from '../kubernetes-driver/classes';
 import { KubernetesApi } from '../kubernetes-driver/kubernetes-api';
@@ -21,6 +22,9 @@ import { FakeKubelet } from './fake-kubelet';
 
 const NAMESPACE = 'test';
 const INSTALL = 'spec';
+/** That of one tenant alone. */
+export const OWN_NAMESPACE = 'team';
+export const OWN_TENANT = 't-team';
 /** Longer than anything takes on a slow machine; tests that wait so long have failed. */
 const WAIT_MS = 50_000;
 
@@ -87,7 +91,7 @@ export class ClusterFixture {
   async context(): Promise<SandboxContext> {
     const { db } = this.mongo?.connection ?? {};
     if (!db) throw new Error('start the fixture first');
-    const api = await KubernetesApi.open({ kubeconfigFile: this.kubeconfig(), namespace: NAMESPACE });
+    const api = await KubernetesApi.open({ kubeconfigFile: this.kubeconfig() });
     const sandboxes = new SandboxRepository(db.collection('sandboxes'));
     const workspaces = new WorkspaceRepository(db.collection('workspaces'));
     await sandboxes.createIndexes();
@@ -96,9 +100,18 @@ export class ClusterFixture {
     await waiting.createIndexes();
     const pod = { install: INSTALL, image: 'spec', pullPolicy: 'Never', pullSecrets: [], trust: 'keys' } as const;
     const classes = readClasses(this.classes(0));
-    const settings = new PoolSettings({ namespace: NAMESPACE, classes, pod, grantKid: 'k1', tenantMax: 20 });
+    const place = { namespace: NAMESPACE, tenantsOf: { [OWN_NAMESPACE]: [OWN_TENANT] } };
+    const settings = new PoolSettings({ ...place, classes, pod, grantKid: 'k1', tenantMax: 20 });
     const logger = createLogger({ level: 'off' });
-    return { api, pods: api.watchPods(selectorOf(INSTALL)), sandboxes, workspaces, waiting, settings, logger };
+    return {
+      api,
+      pods: api.watchPods(settings.namespaces, selectorOf(INSTALL)),
+      sandboxes,
+      workspaces,
+      waiting,
+      settings,
+      logger,
+    };
   }
 
   get url(): string {
@@ -143,7 +156,7 @@ export class ClusterFixture {
     await this.mongo?.close();
     await this.store?.stop();
     await this.cluster.stop();
-    rmSync(this.folder, { recursive: true, force: true });
+    await removeTree(this.folder);
   }
 
   private kubeconfig(): string {
