@@ -95,6 +95,7 @@ const BOARDS = {
       ],
       'Bytes to and from the outside': ['Bps', { '{{direction}}': rate('margay_egress_bytes_total', 'direction') }],
       'Open connections to the outside': ['short', { '{{pod}}': 'sum by (pod) (margay_egress_connections)' }],
+      'Who asks the proxy': ['ops', { '{{outcome}}': rate('margay_egress_identity_total', 'outcome') }],
       'Age of the policies of tenants': ['s', { '{{pod}}': 'max by (pod) (margay_egress_policies_age_seconds)' }],
     },
   },

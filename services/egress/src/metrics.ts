@@ -1,5 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { EgressRecord } from './audit/egress-record';
+import { OUTCOMES, type Outcome } from './identity/token-identity';
 
 /** What the egress proxy measures. */
 export class EgressMetrics {
@@ -51,4 +52,16 @@ export class EgressMetrics {
   passed(direction: 'up' | 'down', bytes: number): void {
     this.bytes.inc({ direction }, bytes);
   }
+}
+
+/** Counts how claims of who asks were answered. */
+export function identityCounter(registry: Registry): (outcome: Outcome) => void {
+  const counter = new Counter({
+    name: 'margay_egress_identity_total',
+    help: 'Claims of who asks, by how they were answered: from memory, by tool-executor, or not at all',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  for (const outcome of OUTCOMES) counter.inc({ outcome }, 0);
+  return (outcome) => counter.inc({ outcome });
 }

@@ -7,6 +7,7 @@ import { executorPb } from '@margay/contracts';
 import { UnauthenticatedError } from '@margay/errors';
 import { freePorts } from '@margay/launcher';
 import { createLogger, generateKeys, GrpcServer, KeyRing, ManagementServer } from '@margay/platform';
+import type { Registry } from 'prom-client';
 import { EgressFixture } from './egress-fixture';
 import { startEgress } from './start-egress';
 
@@ -21,6 +22,7 @@ describe('the proxy on a network', () => {
   let closers: (() => Promise<unknown>)[] = [];
   let proxyPort: number;
   let webPort: number;
+  let registry: Registry;
 
   beforeAll(async () => {
     webPort = await fixture.serve(createServer((_, response) => response.end('hello')));
@@ -41,6 +43,7 @@ describe('the proxy on a network', () => {
     });
     const { port } = await executor.start();
     const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
+    registry = management.registry;
     [proxyPort = 0] = await freePorts(1);
     const environment = {
       MARGAY_EGRESS_POLICY_FILE: fixture.policyFile,
@@ -82,6 +85,20 @@ describe('the proxy on a network', () => {
       expect(answer).toContain('Proxy-Authenticate: Basic realm="margay"');
       expect(answer).toContain('X-Margay-Egress: egress_identity');
     }
+  });
+
+  it('stops asking for an address that guesses, and says so', async () => {
+    await ask('b1:right');
+    const before = asked.length;
+    let refused: string | undefined;
+    for (let round = 0; refused === undefined; round += 1) {
+      const guesses = Array.from({ length: 40 }, (_, guess) => ask(`b1:guess${round}-${guess}`));
+      refused = (await Promise.all(guesses)).find((answer) => answer.startsWith('HTTP/1.1 429'));
+    }
+    expect(refused).toContain('X-Margay-Egress: egress_limit');
+    expect(asked.length).toBeGreaterThan(before);
+    expect(await ask('b1:right')).toMatch(/^HTTP\/1.1 200 /);
+    expect(await registry.metrics()).toMatch(/^margay_egress_identity_total\{outcome="limited"\} [1-9]/m);
   });
 
   it('leaves room for others, however many connections come from one address', async () => {

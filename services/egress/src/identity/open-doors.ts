@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { InvalidArgumentError, UnauthenticatedError, UnavailableError } from '@margay/errors';
 import { KeyRing, type Logger, type ServiceShared } from '@margay/platform';
 import type { EgressConfig } from '../config';
+import { identityCounter } from '../metrics';
 import type { EgressProxy } from '../proxy/egress-proxy';
 import type { Identify } from '../proxy/gate';
 import { executorCallers } from './executor-callers';
@@ -23,7 +24,7 @@ const MOST_PER_ADDRESS = 500;
 export async function doorsOf(
   config: EgressConfig,
   logger: Logger,
-  shared: Pick<ServiceShared, 'tls'>,
+  shared: Pick<ServiceShared, 'tls' | 'management'>,
 ): Promise<Doors> {
   const { MARGAY_EGRESS_LOCAL_SOCKET: socketFile, MARGAY_EGRESS_LISTEN: listen } = config;
   if (socketFile === undefined && listen === undefined)
@@ -51,12 +52,13 @@ export async function doorsOf(
   };
 }
 
-async function networkOf(config: EgressConfig, logger: Logger, shared: Pick<ServiceShared, 'tls'>) {
+async function networkOf(config: EgressConfig, logger: Logger, shared: Pick<ServiceShared, 'tls' | 'management'>) {
   const { MARGAY_TOOL_EXECUTOR_URL: address, MARGAY_KEYS_DIR: folder } = config;
   if (address === undefined || folder === undefined)
     throw incomplete('with MARGAY_EGRESS_LISTEN, set MARGAY_TOOL_EXECUTOR_URL and MARGAY_KEYS_DIR');
   const callers = executorCallers(address, await KeyRing.load(folder, 'egress', shared), logger);
-  return { identity: new TokenIdentity(callers.resolve), close: () => callers.close() };
+  const identity = new TokenIdentity(callers.resolve, identityCounter(shared.management.registry));
+  return { identity, close: () => callers.close() };
 }
 
 async function listenOn({ server }: EgressProxy, listen: string): Promise<void> {

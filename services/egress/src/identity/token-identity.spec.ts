@@ -6,10 +6,11 @@ import { TokenIdentity, type Claim } from './token-identity';
 let now: number;
 let asked: Claim[];
 let isUp: boolean;
+let outcomes: string[];
 let identity: TokenIdentity;
 
 beforeEach(() => {
-  [now, asked, isUp] = [1_000, [], true];
+  [now, asked, isUp, outcomes] = [1_000, [], true, []];
   identity = new TokenIdentity(
     async (claim) => {
       asked.push(claim);
@@ -17,6 +18,7 @@ beforeEach(() => {
       if (claim.token !== 'right') throw new UnauthenticatedError('egress_identity', 'Wrong.');
       return { tenantId: 't1', sandboxId: claim.sandboxId, sessionId: 's1' };
     },
+    (outcome) => outcomes.push(outcome),
     () => now,
   );
 });
@@ -62,5 +64,24 @@ describe('callers over a network', () => {
     await expect(ask('b1:right')).rejects.toMatchObject({ reason: 'egress_unavailable' });
     isUp = true;
     await expect(ask('b1:right')).resolves.toMatchObject({ sessionId: 's1' });
+  });
+
+  it('cost few look-ups from one address, whatever is guessed there, and disturb nobody else', async () => {
+    await ask('b1:right');
+    for (let guess = 0; guess < 100; guess += 1) await ask(`b1:guess${guess}`).catch(() => undefined);
+    expect(asked).toHaveLength(20);
+    await expect(ask('b1:one-more')).rejects.toMatchObject({ reason: 'egress_limit' });
+    await expect(ask('b1:right')).resolves.toMatchObject({ sandboxId: 'b1' });
+    await expect(ask('b2:right', '127.0.0.8')).resolves.toMatchObject({ sandboxId: 'b2' });
+    now += 3_000;
+    for (let guess = 0; guess < 100; guess += 1) await ask(`b1:later${guess}`).catch(() => undefined);
+    expect(asked).toHaveLength(24);
+    const count = (outcome: string) => outcomes.filter((one) => one === outcome).length;
+    expect(['known', 'cached', 'unknown', 'limited'].map(count)).toEqual([2, 1, 22, 179]);
+  });
+
+  it('that are refused cost no look-up where they say nothing that could be right', async () => {
+    for (const user of ['', 'b1', ':right', 'b1:']) await expect(ask(user)).rejects.toThrow();
+    expect([asked, outcomes]).toEqual([[], []]);
   });
 });

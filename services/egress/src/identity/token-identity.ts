@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { EgressCaller } from '@margay/contracts';
 import { isMargayError, UnauthenticatedError, UnavailableError } from '@margay/errors';
 import { LRUCache } from 'lru-cache';
+import { AskLimit } from './ask-limit';
 
 /** What somebody shows of himself over a network. */
 export interface Claim {
@@ -14,6 +15,10 @@ export interface Claim {
 /** @throws UnauthenticatedError for a claim that does not hold */
 export type ResolveClaim = (claim: Claim) => Promise<EgressCaller>;
 
+/** How a claim was answered; `cached` costs nobody anything. */
+export const OUTCOMES = ['cached', 'known', 'unknown', 'limited', 'failed'] as const;
+export type Outcome = (typeof OUTCOMES)[number];
+
 const KNOWN_MS = 60_000;
 /** A sandbox may ask at the moment in which it becomes somebody's. */
 const UNKNOWN_MS = 250;
@@ -22,15 +27,18 @@ const CACHED = 10_000;
 /** Callers by proxy user and source address, asked of whoever keeps sandboxes. */
 export class TokenIdentity {
   private readonly answers: LRUCache<string, Promise<EgressCaller | undefined>>;
+  private readonly limit: AskLimit;
 
   constructor(
     private readonly resolve: ResolveClaim,
+    private readonly count: (outcome: Outcome) => void = () => undefined,
     now: () => number = () => performance.now(),
   ) {
+    this.limit = new AskLimit(now);
     this.answers = new LRUCache({ max: CACHED, ttl: KNOWN_MS, perf: { now }, ttlResolution: 0 });
   }
 
-  /** @throws UnauthenticatedError `egress_identity`, UnavailableError `egress_unavailable` */
+  /** @throws UnauthenticatedError `egress_identity`, UnavailableError `egress_unavailable`, ResourceExhaustedError `egress_limit` */
   async identify(request: Pick<IncomingMessage, 'headers' | 'socket'>): Promise<EgressCaller> {
     const claim = claimOf(request);
     const caller = claim && (await this.callerOf(claim));
@@ -41,7 +49,11 @@ export class TokenIdentity {
   private callerOf(claim: Claim): Promise<EgressCaller | undefined> {
     const key = createHash('sha256').update(JSON.stringify(claim)).digest('base64');
     const known = this.answers.get(key);
-    if (known) return known;
+    if (known) {
+      this.count('cached');
+      return known;
+    }
+    this.requireTurn(claim);
     const asked = this.ask(claim);
     this.answers.set(key, asked);
     void asked.then(
@@ -51,11 +63,24 @@ export class TokenIdentity {
     return asked;
   }
 
+  private requireTurn({ sourceAddress }: Claim): void {
+    try {
+      this.limit.take(sourceAddress);
+    } catch (error) {
+      this.count('limited');
+      throw error;
+    }
+  }
+
   private async ask(claim: Claim): Promise<EgressCaller | undefined> {
     try {
-      return await this.resolve(claim);
+      const caller = await this.resolve(claim);
+      this.count('known');
+      return caller;
     } catch (cause) {
-      if (isMargayError(cause) && cause.code === 'UNAUTHENTICATED') return undefined;
+      const isUnknown = isMargayError(cause) && cause.code === 'UNAUTHENTICATED';
+      this.count(isUnknown ? 'unknown' : 'failed');
+      if (isUnknown) return undefined;
       throw new UnavailableError('egress_unavailable', 'The proxy cannot find out who asks; try again.', { cause });
     }
   }
