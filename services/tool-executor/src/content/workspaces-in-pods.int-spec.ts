@@ -7,7 +7,7 @@ import type { ExecutorFixture } from '../executor-fixture';
 
 jest.setTimeout(120_000);
 
-const fixture = new ClusterFixture(47);
+const fixture = new ClusterFixture();
 let one: ExecutorFixture;
 let other: ExecutorFixture;
 

@@ -192,7 +192,7 @@ describeDriver('process', async () => {
 
 describeDriver('kubernetes', async () => {
   const { home, entry, tokens, grants, grantKid, trust, settings } = await identity();
-  const fixture = await new ClusterFixture(3).start();
+  const fixture = await new ClusterFixture().start();
   fixture.startKubelet(entry);
   const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
   const config = parseConfig(ToolExecutorConfig, { ...settings, ...fixture.environment(0) });

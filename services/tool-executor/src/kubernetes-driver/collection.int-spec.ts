@@ -18,7 +18,7 @@ let removed: string[];
 let ids = 0;
 
 beforeAll(async () => {
-  fixture = await new ClusterFixture(4).start();
+  fixture = await new ClusterFixture().start();
   context = await fixture.context();
 }, 600_000);
 afterAll(() => fixture.close(), 60_000);

@@ -6,7 +6,7 @@ let fixture: ClusterFixture;
 let executor: ExecutorFixture;
 const START_MS = 600_000;
 async function start(warm: number, more: Record<string, string> = {}): Promise<void> {
-  fixture = await new ClusterFixture(4, 'snapshot').start();
+  fixture = await new ClusterFixture('snapshot').start();
   executor = await fixture.replica(warm, more);
 }
 afterEach(() => fixture.close(), 60_000);

@@ -5,7 +5,7 @@ import { ClusterFixture } from '../spec/cluster-fixture';
 
 let fixture: ClusterFixture;
 beforeEach(async () => {
-  fixture = await new ClusterFixture(1).start();
+  fixture = await new ClusterFixture().start();
 }, 600_000);
 afterEach(() => fixture.close(), 60_000);
 

@@ -4,7 +4,7 @@ import type { WaitingRepository } from './waiting.repository';
 let fixture: ClusterFixture;
 let waiting: WaitingRepository;
 beforeAll(async () => {
-  fixture = await new ClusterFixture(5).start();
+  fixture = await new ClusterFixture().start();
   waiting = (await fixture.context()).waiting;
 }, 600_000);
 afterAll(() => fixture.close(), 60_000);

@@ -7,7 +7,7 @@ const PROJECT = { kind: 'project', projectId: 'd'.repeat(32) } as const;
 const TREE = { kind: 'worktree', of: PROJECT, slug: 'fix' } as const;
 const COMMIT = 'git -c user.name=a -c user.email=a@example.org commit -q';
 
-const fixture = new ClusterFixture(34);
+const fixture = new ClusterFixture();
 
 beforeAll(async () => {
   await fixture.start();

@@ -12,7 +12,7 @@ let executor: ExecutorFixture;
 afterEach(() => fixture.close(), 60_000);
 
 async function start(more: Record<string, string> = {}): Promise<void> {
-  fixture = await new ClusterFixture(5).start();
+  fixture = await new ClusterFixture().start();
   executor = await fixture.replica(0, more);
 }
 

@@ -39,10 +39,7 @@ export class ClusterFixture {
   private mongo?: MongoConnection;
   private address = '';
 
-  constructor(
-    private readonly firstAddress: number,
-    private readonly storage: 'volume' | 'snapshot' = 'volume',
-  ) {}
+  constructor(private readonly storage: 'volume' | 'snapshot' = 'volume') {}
 
   async start(): Promise<this> {
     this.address = await this.cluster.start();
@@ -81,8 +78,8 @@ export class ClusterFixture {
 
   /** @param bundle the daemon that pods run */
   startKubelet(bundle: string): void {
-    const { folder, firstAddress, cluster } = this;
-    this.kubelet ??= new FakeKubelet(cluster, { folder, bundle, firstAddress });
+    const { folder, cluster } = this;
+    this.kubelet ??= new FakeKubelet(cluster, { folder, bundle });
     // Pods may have been made before.
     this.kubelet.goOn();
   }

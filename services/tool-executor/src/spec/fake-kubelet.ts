@@ -13,6 +13,9 @@ interface VolumeSpec {
 }
 
 const ADDRESSES = 250;
+/** Loopback addresses of this process: other files, and other runs on this machine, have theirs. */
+const BLOCK = process.pid % 62_000;
+const PREFIX = `127.${1 + Math.floor(BLOCK / 250)}.${BLOCK % 250}`;
 const PORT = 7777;
 
 /** For specs: runs the daemon of each pod as a process of this machine, at a loopback address of the pod's own. */
@@ -24,7 +27,7 @@ export class FakeKubelet {
 
   constructor(
     private readonly cluster: FakeCluster,
-    private readonly options: { folder: string; bundle: string; firstAddress: number },
+    private readonly options: { folder: string; bundle: string },
   ) {
     cluster.onPod = (pod) => this.start(pod);
     cluster.onDelete = (pod, graceSeconds) => this.stop(pod, graceSeconds);
@@ -65,7 +68,7 @@ export class FakeKubelet {
       return;
     }
     this.count += 1;
-    this.run(pod, `127.0.${this.options.firstAddress}.${1 + (this.count % ADDRESSES)}`);
+    this.run(pod, `${PREFIX}.${1 + (this.count % ADDRESSES)}`);
   }
 
   private run(pod: FakeObject, ip: string): void {
