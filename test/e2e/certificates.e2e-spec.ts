@@ -68,6 +68,17 @@ describe('services with certificates', () => {
     await expect(ask('session')).rejects.toMatchObject({ reason: 'caller_refused' });
   });
 
+  it('take no principal of another service than the certificate is for, though its key has signed it', async () => {
+    const ask = async (certificate: string) => {
+      const keys = await keysOf('agent-runner', certificate);
+      const client = grpcClient(sessionsPb.SessionsDefinition, margay.platform.serviceAddress('session'), { keys });
+      const principal = systemPrincipal('agent-runner', 'default');
+      return client.listModels({}, { principal, timeoutMs: 5_000 }).finally(() => client.close());
+    };
+    expect(await ask('agent-runner')).toMatchObject({ defaultModel: 'scripted' });
+    await expect(ask('channel')).rejects.toMatchObject({ reason: 'issuer_not_caller' });
+  });
+
   it('do not take one service for another', async () => {
     const keys = await keysOf('gateway', 'gateway');
     const client = grpcClient(executorPb.ExecutorDefinition, margay.platform.serviceAddress('session'), { keys });

@@ -141,6 +141,7 @@ export class GrpcServer {
         if (refused) throw refused;
         callers?.require(call);
         const credentials = await readCredentials(call.metadata, keys, audience, sandboxId);
+        if (credentials.principal) callers?.requireIssuer(call, credentials.principal);
         if (!isAnonymous && Object.keys(credentials).length === 0) throw noCredentials(path);
         context.admit(credentials);
         const serve = () => work(call, context);

@@ -163,6 +163,21 @@ describe('encrypted calls', () => {
     }
   });
 
+  it('are refused with a principal of another service than the certificate is for', async () => {
+    const address = await serve(await keysOf('session', await identityOf({ services: ['session'], authority })));
+    const gateway = await identityOf({ services: ['gateway'], authority });
+    const stolen = clientOf(address, await keysOf('channel', gateway));
+    for (let time = 0; time < 2; time += 1)
+      await expect(ask(stolen, 'channel')).rejects.toMatchObject({
+        code: 'PERMISSION_DENIED',
+        reason: 'issuer_not_caller',
+        message: expect.stringMatching(/channel .* gateway\.margay\.internal/) as string,
+      });
+    const both = await identityOf({ services: ['gateway', 'channel'], authority });
+    for (const service of ['gateway', 'channel'])
+      expect(await ask(clientOf(address, await keysOf(service, both)), service)).toMatchObject({ interrupted: true });
+  });
+
   it('go to no other service than the one that is meant', async () => {
     const address = await serve(await keysOf('session', await identityOf({ services: ['channel'], authority })));
     const tls = await identityOf({ services: ['gateway'], authority });
