@@ -122,7 +122,7 @@ describe.each(['combined', 'split'] as const)('the main job, %s', (mode) => {
     expect(text).toContain('"timed_out":true');
     expect(text).toContain('started');
     expect(text).toContain('kept.txt');
-  }, 30_000);
+  }, 60_000);
 
   it('takes one of two queries at once and refuses the other', async () => {
     margay.script(() => answer('done', { delayMs: 300 }));

@@ -198,7 +198,7 @@ describe('sandboxd as a process', () => {
     const [code] = (await once(daemon, 'exit')) as [number];
     expect(code).toBe(0);
     client.close();
-  }, 15_000);
+  }, 60_000);
 
   it('ends by itself when its folder was deleted', async () => {
     await start();
@@ -206,5 +206,5 @@ describe('sandboxd as a process', () => {
     const [code] = (await once(daemon, 'exit')) as [number];
     expect(code).toBe(0);
     client.close();
-  }, 15_000);
+  }, 60_000);
 });

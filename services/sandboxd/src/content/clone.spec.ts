@@ -5,7 +5,7 @@ import type { ContentOrder } from '@margay/contracts';
 import { GitHost } from '@margay/testing';
 import { Content } from './content';
 
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 describe('a clone', () => {
   let host: GitHost;

@@ -13,7 +13,7 @@ const foreign = principalOf('elsewhere', 'user:ada', 'owner');
 const folders = { shop: { path: '/tmp' }, lab: { path: '/usr' } };
 
 beforeAll(() => harness.start({ MARGAY_PROJECTS: JSON.stringify(folders) }), 600_000);
-afterAll(() => harness.stop(), 30_000);
+afterAll(() => harness.stop(), 60_000);
 
 const parsed = ({ specJson }: { specJson: string }) => JSON.parse(specJson) as SpecAnswer;
 const spec = async (sessionId: string, principal = ada) =>

@@ -14,7 +14,7 @@ const ada = principalOf('default', 'user:ada', 'member');
 const egress = systemPrincipal('egress', 'default');
 
 beforeAll(() => harness.start(), 600_000);
-afterAll(() => harness.stop(), 30_000);
+afterAll(() => harness.stop(), 60_000);
 
 const put = (fields: Partial<secretsPb.PutSecretRequest>, principal = harness.owner) =>
   harness.secrets.putSecret(

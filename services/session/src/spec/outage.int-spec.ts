@@ -71,7 +71,7 @@ describe('an outage of the store', () => {
     expect(unhandled).toEqual([]);
     journal.close();
     runner.detach();
-  }, 40_000);
+  }, 60_000);
 
   it('does not keep a replica from leaving', async () => {
     const { hostname, port } = new URL(harness.storeUrl);
@@ -92,5 +92,5 @@ describe('an outage of the store', () => {
     expect(await refused).toBeInstanceOf(Error);
     await own.stop();
     expect(unhandled).toEqual([]);
-  }, 40_000);
+  }, 60_000);
 });

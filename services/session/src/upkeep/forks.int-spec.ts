@@ -13,7 +13,7 @@ import { forkSweep, settleFork } from './fork-sweep';
 import { blobSweep } from './blob-sweep';
 import { tagSweep } from './tag-sweep';
 
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 const harness = new SessionHarness();
 let store: MongoCommitStore;
@@ -36,7 +36,7 @@ beforeAll(async () => {
 afterAll(async () => {
   runner.detach();
   await harness.stop();
-}, 30_000);
+}, 60_000);
 
 const LONG = 'x'.repeat(120_000);
 

@@ -12,7 +12,7 @@ import { OperatorStore } from './operator-store';
 import { projectionsIn } from './projections';
 import { logSweep, queueSweep } from './queue-sweeps';
 
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 const real = new RealStore();
 let store: MongoCommitStore;

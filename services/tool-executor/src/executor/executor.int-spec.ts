@@ -11,7 +11,7 @@ let fixture: ExecutorFixture;
 beforeAll(async () => {
   fixture = await new ExecutorFixture().start();
 }, 60_000);
-afterAll(() => fixture.remove(), 30_000);
+afterAll(() => fixture.remove(), 60_000);
 
 /** Ends the daemon of a session as a crash would. */
 function killDaemon(sessionId: string): void {

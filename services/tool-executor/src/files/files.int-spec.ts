@@ -7,7 +7,7 @@ import { ExecutorFixture } from '../executor-fixture';
 const CONTENT = Buffer.from('attached text\n');
 const sha256 = createHash('sha256').update(CONTENT).digest('hex');
 
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 let fixture: ExecutorFixture;
 let project: string;
@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await fixture.remove();
   rmSync(project, { recursive: true, force: true });
-}, 30_000);
+}, 60_000);
 
 async function place(sessionId: string, content: Buffer, epoch = 1) {
   const piece = { name: 'notes.txt', sha256, totalBytes: CONTENT.length, offset: 0, content };

@@ -21,7 +21,7 @@ beforeAll(async () => {
   const made = await fixture.shell(`git init -q -b main . && echo one > a.txt && git add . && ${COMMIT} -m first`, inProject); // prettier-ignore
   if (made.finished?.exitCode !== 0) throw new Error(made.output);
 }, 60_000);
-afterAll(() => fixture.remove(), 30_000);
+afterAll(() => fixture.remove(), 60_000);
 
 const workspaceJson = JSON.stringify(PROJECT);
 const add = (branch: string, base = 'main') =>

@@ -11,7 +11,7 @@ const LOST_MS = 40;
 const logger = createLogger({ level: 'off' });
 const SEEDS = Array.from({ length: 8 }, (_, index) => index + 1);
 
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 /** Park and Miller. */
 function seeded(seed: number): () => number {

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { probeFindings } from './probe-findings';
 import { probeScript, type ProbeQuestions, type ProbeReport } from './probe-script';
 
-jest.setTimeout(30_000);
+jest.setTimeout(60_000);
 
 const servers: Server[] = [];
 let folder: string;
