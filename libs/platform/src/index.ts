@@ -8,6 +8,11 @@ export {
   type LogLevel,
 } from './logging/logger';
 export { scrubText } from './logging/redaction';
+export { hideInLogs } from './logging/hidden-values';
+export { SecretMatcher, type Masked } from './redaction/secret-matcher';
+export { printsOf, type NamedSecret, type SecretPrint } from './redaction/secret-prints';
+export { SecretStream } from './redaction/secret-stream';
+export { spellingsOf } from './redaction/spellings';
 export { nestLogger } from './logging/nest-logger';
 export { ATTRIBUTE } from './telemetry/attributes';
 export {

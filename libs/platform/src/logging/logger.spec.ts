@@ -1,4 +1,5 @@
 import { InternalError, NotFoundError } from '@margay/errors';
+import { hideInLogs } from './hidden-values';
 import { createLogger, setLogLevel, type LogLevel } from './logger';
 
 const canary = 'canary-7f3a';
@@ -65,6 +66,38 @@ describe('createLogger', () => {
     logger.child({ note: key }).warn(`key ${key} refused`);
     expect(raw[0]).not.toContain('S'.repeat(43));
     expect(raw[0]).toContain(`mk_local_${'a'.repeat(32)}`);
+  });
+
+  it.each([
+    ['of a host of repositories', `ghp_${'a'.repeat(36)}`],
+    ['of a chat', `xoxb-${'1'.repeat(12)}-abc`],
+    ['of a cloud', `AKIA${'Q'.repeat(16)}`],
+    [
+      'that is a private key',
+      `-----BEGIN PRIVATE KEY-----\n${canary.replaceAll('-', '')}\n-----END PRIVATE KEY-----\n`,
+    ],
+  ])('never shows a token %s', (_, token) => {
+    const { logger, raw, lines } = capture();
+    logger.warn({ note: `found ${token}` }, 'odd');
+    expect(raw[0]).not.toContain(JSON.stringify(token).slice(1, -1));
+    expect(lines[0]?.note).toContain('[redacted]');
+  });
+
+  it('never shows a value that this process has in its hands, however it is spelt', () => {
+    hideInLogs('git/team', `in-hands"${canary}`);
+    const { logger, lines } = capture();
+    const err = new Error(`refused in-hands"${canary}`);
+    logger.error({ err, note: Buffer.from(`in-hands"${canary}`).toString('base64') }, `sent in-hands"${canary}`);
+    expect(JSON.stringify(lines)).not.toContain('in-hands');
+    expect(lines[0]).toMatchObject({ msg: 'sent [secret:git/team]', err: { message: 'refused [secret:git/team]' } });
+    expect(lines[0]?.note).toContain('[secret:git/team]');
+  });
+
+  it('stays JSON where a number is such a value', () => {
+    hideInLogs('pin', '4711081512');
+    const { logger, lines } = capture();
+    logger.warn({ count: 4711081512 }, 'counted');
+    expect(lines[0]).toMatchObject({ count: '[secret:pin]', msg: 'counted' });
   });
 
   it('never shows a secret field bound by a child logger', () => {

@@ -1,6 +1,7 @@
 import pino from 'pino';
 import { currentTraceIds } from '../telemetry/spans';
 import { serializeError } from './error-serializer';
+import { hideValues } from './hidden-values';
 import { scrubFields, scrubText } from './redaction';
 
 export type Logger = pino.Logger;
@@ -34,7 +35,7 @@ export function createLogger(options: LoggerOptions): Logger {
       formatters: { level: (label) => ({ level: label }), log: (fields) => scrubFields(fields) },
       mixin: currentTraceIds,
     },
-    { write: (line: string) => write(scrubText(line)) },
+    { write: (line: string) => write(hideValues(scrubText(line))) },
   );
 }
 

@@ -2,10 +2,11 @@ import type { IncomingMessage } from 'node:http';
 import type { Transform } from 'node:stream';
 import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import type { EgressInjection } from '@margay/contracts';
+import { spellingsOf } from '@margay/platform';
 import type { Passage } from '../proxy/forward';
 import { dropHeaders } from '../proxy/headers';
 import type { Credential } from './credential';
-import { holdsOne, reflected, ReflectionGuard, spellingsOf } from './reflection';
+import { holdsOne, reflected, ReflectionGuard } from './reflection';
 
 /** By what a caller could show itself to the host as somebody else. */
 const OWN_CREDENTIALS = [

@@ -1,5 +1,6 @@
 import { text } from 'node:stream/consumers';
-import { ReflectionGuard, spellingsOf } from './reflection';
+import { spellingsOf } from '@margay/platform';
+import { ReflectionGuard } from './reflection';
 
 const SECRET = `Canary+7/"x&y= z€!'(<~`;
 const spellings = spellingsOf([SECRET]);
