@@ -76,6 +76,15 @@ const EXAMPLES: Record<string, Example> = {
     quiet: around('margay_dispatch_wait_seconds', 30, 'pool="default"'),
     about: { pool: 'default' },
   },
+  MargayTenantStarved: {
+    fires: ['a', 'b', 'c'].flatMap((tenant) =>
+      around('margay_dispatch_wait_seconds', tenant === 'c' ? 30 : 2, `pool="default",tenant="${tenant}"`),
+    ),
+    quiet: ['a', 'b', 'c'].flatMap((tenant) =>
+      around('margay_dispatch_wait_seconds', tenant === 'c' ? 3 : 1, `pool="default",tenant="${tenant}"`),
+    ),
+    about: { pool: 'default', tenant: 'c' },
+  },
   MargayNoRunner: {
     fires: [constant('margay_runner_slots{pool="default",state="free"}', 0)],
     quiet: [

@@ -118,6 +118,7 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_TENANT_WEIGHT, value: {{ .tenantWeight | int64 | quote }} }
 - { name: MARGAY_RUNNER_LOST_SECONDS, value: {{ .runnerLostSeconds | quote }} }
 {{- end }}
+- { name: MARGAY_METRICS_TENANT_LABEL, value: {{ .Values.observability.tenantLabel | quote }} }
 - { name: MARGAY_EGRESS_MAX_MODE, value: {{ .Values.egress.maxMode }} }
 {{- if .Values.models.default }}
 - { name: MARGAY_MODEL, value: {{ .Values.models.default | quote }} }

@@ -57,6 +57,7 @@ export { eachOf, LeasedSweep, type LeasedSweepPorts, type Sweep } from './leases
 export { type Check, type CheckKind, type HealthReport } from './management/health';
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
 export { LabelLimit } from './management/label-limit';
+export { TenantLabel } from './management/tenant-label';
 export { WorkWatch } from './management/work-watch';
 export { storeGenerationOf } from './store-generation';
 export { compareVersions } from './versions';

@@ -79,6 +79,8 @@ export const SessionConfig = z
     MARGAY_TENANT_CONCURRENT_RUNS: z.coerce.number().int().min(0).default(0),
     /** Share of the runners of a tenant whose document names no weight. */
     MARGAY_TENANT_WEIGHT: z.coerce.number().int().min(1).max(100).default(10),
+    /** Metrics of waiting and of ended runs name the tenant: the first 200 that a replica sees. */
+    MARGAY_METRICS_TENANT_LABEL: z.stringbool().default(false),
     /** A run that its runner does not list in two successive heartbeats so long after it was given away is taken back. */
     MARGAY_RUN_UNLISTED_SECONDS: z.coerce.number().min(0).default(5),
   })

@@ -1,5 +1,5 @@
 import type { CommitDocument } from '@margay/log';
-import { LabelLimit } from '@margay/platform';
+import { LabelLimit, type TenantLabel } from '@margay/platform';
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { CommitObserver } from './commits/session-log';
 
@@ -26,17 +26,18 @@ export class SessionMetrics {
   readonly fencedCommands: Counter;
   private readonly effectsLag: Gauge;
   private laggedAtMs = Infinity;
-  readonly dispatchWait: Histogram<'pool'>;
+  private readonly dispatchWait: Histogram<'pool' | 'tenant'>;
   readonly takeoverDuration: Histogram;
   readonly janitorRepairs: Counter<'sweep'>;
   readonly takeovers: Counter<'cause'>;
   readonly runnerSlots: Gauge<'pool' | 'state'>;
-  readonly runsEnded: Counter<'done_reason'>;
+  private readonly runsEnded: Counter<'done_reason' | 'tenant'>;
   private readonly runsParked: Counter<'reason'>;
   private readonly doneReasons = new LabelLimit(DONE_REASONS_MAX);
 
   constructor(
     private readonly registry: Registry,
+    private readonly tenantLabel: TenantLabel,
     private readonly now: () => number = () => performance.now(),
   ) {
     const registers = [registry];
@@ -62,7 +63,7 @@ export class SessionMetrics {
     this.dispatchWait = new Histogram({
       name: 'margay_dispatch_wait_seconds',
       help: 'From being queued to being given to a runner',
-      labelNames: ['pool'],
+      labelNames: ['pool', ...tenantLabel.names],
       buckets: WAIT_SECONDS,
       registers,
     });
@@ -99,7 +100,7 @@ export class SessionMetrics {
     this.runsEnded = new Counter({
       name: 'margay_runs_ended_total',
       help: 'Runs that this replica wrote the end of',
-      labelNames: ['done_reason'],
+      labelNames: ['done_reason', ...tenantLabel.names],
       registers,
     });
     this.runsParked = new Counter({
@@ -117,6 +118,11 @@ export class SessionMetrics {
     this.effectsLag.set(seconds);
   }
 
+  /** A new run has been given to a runner, so long after it was queued. */
+  dispatched({ pool, tenantId }: { pool: string; tenantId: string }, queuedMs: number): void {
+    this.dispatchWait.observe({ pool, ...this.tenantLabel.of(tenantId) }, queuedMs / 1_000);
+  }
+
   commitObserver(): CommitObserver {
     return {
       inserted: (seconds) => this.commitDuration.observe(seconds),
@@ -127,11 +133,12 @@ export class SessionMetrics {
   }
 
   /** Counts the runs that a commit ends; why, as far as the head still tells. */
-  countEnded({ effects, head: { lastRun } }: CommitDocument): void {
+  countEnded({ effects, tenantId, head: { lastRun } }: CommitDocument): void {
     for (const effect of effects) {
       if (effect.kind !== 'run' || effect.state !== 'done') continue;
       const last = lastRun?.id === effect.runId ? lastRun : undefined;
-      this.runsEnded.inc({ done_reason: this.doneReasons.of(last?.doneReason ?? 'other') });
+      const doneReason = this.doneReasons.of(last?.doneReason ?? 'other');
+      this.runsEnded.inc({ done_reason: doneReason, ...this.tenantLabel.of(tenantId) });
       const { failureReason: reason = '' } = last ?? {};
       if (PARKED_FOR.includes(reason)) this.runsParked.inc({ reason });
     }

@@ -18,6 +18,7 @@ import {
   type MongoConnection,
   type NatsBus,
   storeGenerationOf,
+  TenantLabel,
   WorkWatch,
 } from '@margay/platform';
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
@@ -96,7 +97,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
   async onApplicationBootstrap(): Promise<void> {
     const { config, keys, bus, logger, management, instance, version } = this.context;
     await this.mongo.ready(STORE_WAIT_MS);
-    const metrics = new SessionMetrics(management.registry);
+    const metrics = new SessionMetrics(management.registry, new TenantLabel(config.MARGAY_METRICS_TENANT_LABEL));
     const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
     const workspacesClient = grpcClient(workspacesPb.WorkspacesDefinition, config.MARGAY_TOOL_EXECUTOR_URL, {
       keys,

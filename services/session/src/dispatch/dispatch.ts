@@ -61,7 +61,7 @@ export class Dispatch {
         onAssigned: (row, queuedMs) => {
           const lostMs = this.watch.takenOverSince(row._id);
           if (lostMs !== undefined) metrics.takeoverDuration.observe((performance.now() - lostMs) / 1_000);
-          else if (queuedMs !== undefined) metrics.dispatchWait.observe({ pool: row.pool }, queuedMs / 1_000);
+          else if (queuedMs !== undefined) metrics.dispatched(row, queuedMs);
         },
       },
       pools.names,
