@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'; // prettier-ignore
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Swap } from './swap';
 
 interface Life {
@@ -117,6 +118,35 @@ describe('files that change places', () => {
     await new Swap(root).end();
 
     expect(found()).toBe('src old');
+  });
+
+  it('are left to another daemon for as long as it is at it', async () => {
+    put(at('src', 'a.txt'), 'old');
+    const swap = new Swap(root);
+    await swap.begin();
+    put(beside('new', 'src', 'a.txt'), 'new');
+    const other = new Swap(root);
+    expect(await other.hasBeat()).toBe(true);
+    let isOver = false;
+    const waiting = other.recoverOnceStill().finally(() => (isOver = true));
+    const beaten = () => statSync(beside('beat')).mtimeMs;
+    const first = beaten();
+    while (beaten() === first) await delay(50);
+    expect([isOver, existsSync(beside('new', 'src', 'a.txt'))]).toEqual([false, true]);
+    await swap.commit();
+    await swap.end();
+    await waiting;
+    expect([found(), existsSync(beside())]).toEqual(['src new', false]);
+  });
+
+  it('are put right when the daemon that was at it does nothing any more', async () => {
+    put(at('src', 'a.txt'), 'new');
+    for (const [name, content] of [['beat'], ['halfway'], ['old/src/a.txt', 'old']])
+      put(beside(name as string), content);
+    const swap = new Swap(root);
+    expect(await swap.hasBeat()).toBe(true);
+    await swap.recoverOnceStill(300);
+    expect([found(), existsSync(beside())]).toEqual(['src old', false]);
   });
 
   it.each<[string, () => void]>([

@@ -1,8 +1,15 @@
-import { chmod, lstat, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, lstat, lutimes, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { placeOf, RESTORE_FOLDER } from './tree';
 
 const IN_THE_WAY = new Set(['ENOTEMPTY', 'EEXIST', 'EISDIR', 'ENOTDIR']);
+const BEAT_MS = 1_000;
+const LOOK_MS = 250;
+/** Longer than a daemon at work ever stands still. */
+const STILL_MS = 15_000;
+/** Commands could make a beat, too; nobody waits for that for ever. */
+const WAIT_MAX_MS = 600_000;
 
 /** Beside the files of the workspace, on the same file system: there they can change places at once. */
 export class Swap {
@@ -13,12 +20,15 @@ export class Swap {
   /** All old files have been moved away: what lies in the workspace is new. */
   private readonly halfway: string;
   private readonly done: string;
+  /** Touched all the time by the daemon that is at it: others may share the volume. */
+  private readonly beat: string;
+  private beating?: NodeJS.Timeout;
 
   constructor(private readonly root: string) {
     this.folder = path.join(root, RESTORE_FOLDER);
-    [this.fresh, this.old, this.halfway, this.done] = ['new', 'old', 'halfway', 'done'].map((name) =>
+    [this.fresh, this.old, this.halfway, this.done, this.beat] = ['new', 'old', 'halfway', 'done', 'beat'].map((name) =>
       path.join(this.folder, name),
-    ) as [string, string, string, string];
+    ) as [string, string, string, string, string];
   }
 
   /** Puts right what a crash left: the old files come back, unless all the new ones were in their place. */
@@ -28,9 +38,32 @@ export class Swap {
     await this.discard();
   }
 
+  /** Whether some daemon is at it, or was when it was killed. */
+  async hasBeat(): Promise<boolean> {
+    return (await this.lastBeat()) !== undefined;
+  }
+
+  /** The same once the daemon that was at it is done, or has stood still for so long that it is none any more. */
+  async recoverOnceStill(stillMs = STILL_MS): Promise<void> {
+    let seen = await this.lastBeat();
+    let sinceMs = performance.now();
+    const giveUpMs = sinceMs + WAIT_MAX_MS;
+    while (seen !== undefined && performance.now() < Math.min(sinceMs + stillMs, giveUpMs)) {
+      await delay(LOOK_MS, undefined, { ref: false });
+      const last = await this.lastBeat();
+      if (last !== seen) sinceMs = performance.now();
+      seen = last;
+    }
+    await this.recover();
+  }
+
+  /** Nobody else may be at it: whatever is there is put right first. */
   async begin(): Promise<void> {
     await this.recover();
-    await mkdir(this.fresh, { recursive: true, mode: 0o700 });
+    await mkdir(this.folder, { recursive: true, mode: 0o700 });
+    await writeFile(this.beat, '');
+    await mkdir(this.fresh, { mode: 0o700 });
+    this.beating = setInterval(() => void this.touch(), BEAT_MS).unref();
   }
 
   /** The new files take the place of all others; if that fails, `end` brings the old ones back. */
@@ -44,7 +77,23 @@ export class Swap {
 
   /** Removes what is not needed any more. @throws with the old files in our folder where they could not come back */
   async end(): Promise<void> {
-    await this.recover();
+    try {
+      await this.recover();
+    } finally {
+      clearInterval(this.beating);
+    }
+  }
+
+  private async touch(): Promise<void> {
+    const now = new Date();
+    await lutimes(this.beat, now, now).catch(() => undefined); // it is gone at the end
+  }
+
+  private async lastBeat(): Promise<number | undefined> {
+    return lstat(this.beat).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => undefined, // or it cannot be seen, which is the same here
+    );
   }
 
   /** May break off anywhere and begin again. */

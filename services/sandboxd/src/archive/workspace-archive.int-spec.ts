@@ -23,6 +23,7 @@ import {
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { zstdCompressSync } from 'node:zlib';
 import type { sandboxdPb } from '@margay/contracts';
 import { pack, type Header } from 'tar-stream';
@@ -366,5 +367,32 @@ describe('the restore of an archive', () => {
     writeFileSync(path.join(root, 'half'), 'new');
     await reopen();
     expect(readdirSync(root)).toEqual(['mine']);
+  });
+
+  it('is left alone by another daemon that starts on the same volume meanwhile', async () => {
+    const source = await space();
+    writeFileSync(path.join(source.root, 'file'), 'kept');
+    const taken = await take(source.archive, { n: 1 });
+    const { root, archive } = await space();
+    let goOn: () => void = () => undefined;
+    const started = new Promise<void>((resolve) => (goOn = resolve));
+    async function* slowly() {
+      for await (const message of sending([taken])) {
+        if (message.message?.$case === 'chunk') await started;
+        yield message;
+      }
+    }
+    const restored = archive.restore(slowly());
+    while (!existsSync(path.join(root, '.margay-restore/new'))) await delay(10);
+    const state = path.join(root, '../state-of-another');
+    mkdirSync(state);
+    const other = await WorkspaceArchive.open(root, state);
+    let mayCall = false;
+    const passed = other.gate.pass().then(() => (mayCall = true));
+    goOn();
+    expect(await restored).toEqual({ entries: 1, hadIt: false });
+    expect(mayCall).toBe(false);
+    await passed;
+    expect(readdirSync(root)).toEqual(['file']);
   });
 });

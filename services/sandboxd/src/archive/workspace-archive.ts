@@ -30,8 +30,11 @@ export class WorkspaceArchive {
   ) {}
 
   static async open(root: string, stateFolder: string): Promise<WorkspaceArchive> {
-    await new Swap(root).recover();
-    return new WorkspaceArchive(root, await ArchiveIndex.open(stateFolder));
+    const archive = new WorkspaceArchive(root, await ArchiveIndex.open(stateFolder));
+    const swap = new Swap(root);
+    if (await swap.hasBeat()) archive.recoverLater(swap);
+    else await swap.recover();
+    return archive;
   }
 
   /**
@@ -57,6 +60,11 @@ export class WorkspaceArchive {
   /** @throws INVALID_ARGUMENT `bad_archive`, RESOURCE_EXHAUSTED `archive_too_large`; then everything is as it was */
   restore(messages: AsyncIterable<sandboxdPb.RestoreRequest>): Promise<sandboxdPb.RestoreResponse> {
     return this.next(() => this.gate.whileClosed(NEVER_MS, () => this.read(messages)));
+  }
+
+  /** Another daemon on the same volume may be at it: its files are left to it, and calls wait until it is done. */
+  private recoverLater(swap: Swap): void {
+    this.next(() => this.gate.whileClosed(NEVER_MS, () => swap.recoverOnceStill())).catch(() => undefined); // whoever restores next is told
   }
 
   private next<T>(work: () => Promise<T>): Promise<T> {
