@@ -24,9 +24,8 @@ export const BootstrapConfig = z.object({
     .default('local')
     .describe('1 to 8 small letters and digits'),
 });
-export const CheckConfig = z.object({
-  MARGAY_CHECK_KEY: z.string().optional().describe('an API key'),
-});
+const CheckKey = { MARGAY_CHECK_KEY: z.string().optional().describe('an API key') };
+export const CheckConfig = z.object(CheckKey);
 export const PrepareStoreConfig = z.object({
   MARGAY_MONGODB_URL: z.string().describe('the document store'),
 });
@@ -47,6 +46,7 @@ export const DoctorConfig = z.object({
   MARGAY_KEK_FILE: z.string().optional().describe('file of key-encryption keys'),
   MARGAY_TLS_DIR: z.string().optional().describe('folder with tls.crt, tls.key and ca.crt'),
   MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('host:port of tool-executor'),
+  ...CheckKey,
   /** Kubernetes tells every container. */
   KUBERNETES_SERVICE_HOST: z.string().optional(),
   KUBERNETES_SERVICE_PORT: z.string().default('443'),

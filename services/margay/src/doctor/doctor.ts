@@ -8,16 +8,20 @@ import { checkKeys } from './check-keys';
 import { checkMachine } from './check-machine';
 import { checkNats } from './check-nats';
 import { checkStore } from './check-store';
+import { checkStream } from './check-stream';
 import { exitCodeOf, type Finding } from './finding';
 
-const USAGE = `Usage: margay.cjs doctor [--quick] [--cluster] [--json]
+const USAGE = `Usage: margay.cjs doctor [--quick] [--cluster] [--url URL] [--json]
 Checks the document store, NATS, keys, clocks and disks that the environment names (docs/operating.md).
 --quick leaves out what the store promises, which takes half a minute and writes into a database of its own.
---cluster also starts a sandbox that tries what it must not reach; run it in a pod of session.`;
+--cluster also starts a sandbox that tries what it must not reach; run it in a pod of session.
+--url also watches a stream for 70 s the way clients do, with the key of MARGAY_CHECK_KEY or MARGAY_CHECK_KEY_FILE.`;
 
 export interface DoctorCommand {
   isQuick: boolean;
   isCluster: boolean;
+  /** Where clients reach the gateway; absent: that is not looked at. */
+  url?: string;
   asJson: boolean;
 }
 
@@ -25,9 +29,10 @@ export interface DoctorCommand {
 export function parseDoctor(argv: readonly string[]): DoctorCommand {
   try {
     const flag = { type: 'boolean', default: false } as const;
-    const options = { quick: flag, cluster: flag, json: flag };
-    const { quick, cluster, json } = parseArgs({ args: [...argv], options }).values;
-    return { isQuick: quick, isCluster: cluster, asJson: json };
+    const options = { quick: flag, cluster: flag, json: flag, url: { type: 'string' } } as const;
+    const { quick, cluster, json, url } = parseArgs({ args: [...argv], options }).values;
+    if (url !== undefined && !URL.canParse(url)) throw new Error(`"${url}" is no URL`);
+    return { isQuick: quick, isCluster: cluster, asJson: json, ...(url === undefined ? {} : { url }) };
   } catch (error) {
     throw new InvalidArgumentError('usage', `${(error as Error).message}\n${USAGE}`);
   }
@@ -52,7 +57,7 @@ export async function doctor(command: DoctorCommand, context: DoctorContext): Pr
 /** Everything that can be looked at from here. */
 export async function examine(
   { config, progress }: DoctorContext,
-  { isQuick, isCluster }: Omit<DoctorCommand, 'asJson'>,
+  { isQuick, isCluster, url }: Omit<DoctorCommand, 'asJson'>,
 ): Promise<Finding[]> {
   const store = { url: config.MARGAY_MONGODB_URL, database: config.MARGAY_MONGODB_DATABASE, kekFile: config.MARGAY_KEK_FILE, withContract: !isQuick, progress }; // prettier-ignore
   return [
@@ -62,6 +67,7 @@ export async function examine(
     ...(await checkNats(config.MARGAY_NATS_URL)),
     ...(await checkStore(store)),
     ...(isCluster ? await checkCluster({ config, progress }) : []),
+    ...(url === undefined ? [] : await checkStream({ url, apiKey: config.MARGAY_CHECK_KEY })),
   ];
 }
 

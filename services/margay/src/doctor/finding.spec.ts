@@ -57,6 +57,8 @@ describe('parseDoctor', () => {
   it('takes its options and shows its usage for others', () => {
     expect(parseDoctor([])).toEqual({ isQuick: false, isCluster: false, asJson: false });
     expect(parseDoctor(['--quick', '--cluster', '--json'])).toEqual({ isQuick: true, isCluster: true, asJson: true });
+    expect(parseDoctor(['--url', 'https://margay.example.com'])).toMatchObject({ url: 'https://margay.example.com' });
+    expect(() => parseDoctor(['--url', 'here'])).toThrow(/"here" is no URL/);
     expect(() => parseDoctor(['--slow'])).toThrow(/Usage: margay.cjs doctor/);
   });
 });
