@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
+import { launcherConfig, openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { MongoClient, type Db } from 'mongodb';
 
 // Jest has no dynamic imports, by which the driver would find the operating system's module itself.
@@ -19,14 +19,23 @@ export class RealStore {
   private directory!: string;
   private server!: OpenStore;
 
+  /** @param options `isAlone`: on a server of its own, for who would hold up the other files */
+  constructor(private readonly options: { isAlone: boolean } = { isAlone: false }) {}
+
   async start(): Promise<void> {
     this.directory = await mkdtemp(join(tmpdir(), 'margay-store-'));
-    this.server = await openStore({ directory: this.directory, allow: TEST_SOURCES });
+    const { mongodbUrl, ...config } = launcherConfig();
+    const known = this.options.isAlone || mongodbUrl === undefined ? {} : { mongodbUrl };
+    this.server = await openStore({ directory: this.directory, allow: TEST_SOURCES, config: { ...config, ...known } });
     for (let i = 0; i < 2; i++) this.clients.push(await new MongoClient(this.server.url, OPTIONS).connect());
   }
 
   get url(): string {
     return this.server.url;
+  }
+
+  get engine(): OpenStore['engine'] {
+    return this.server.engine;
   }
 
   get db(): Db {
