@@ -47,6 +47,14 @@ describe('what is being stored', () => {
     if (isBroken) throw new Error('the sender is gone');
   }
 
+  it('is found by its bytes through an index', async () => {
+    const { sha256, fileId } = await uploads.put(of, pieces());
+    expect(await uploads.findBySha256(sha256)).toMatchObject({ fileId, sha256 });
+    const keys = (await db.collection('workspaceUploads.files').indexes()).map(({ key }) => Object.keys(key)[0]);
+    expect(keys).toContain('metadata.sha256');
+    await uploads.remove([fileId]);
+  });
+
   it('leaves no bytes when its sender breaks off', async () => {
     await expect(uploads.put(of, pieces(true))).rejects.toThrow();
     // A piece that was on its way may have come after its end.

@@ -37,6 +37,8 @@ export class UploadStore {
   async createIndexes(): Promise<void> {
     await this.files.createIndex({ filename: 1, uploadDate: 1 });
     await this.files.createIndex({ 'metadata.tenantId': 1, 'metadata.workspaceId': 1 }, { name: 'workspace_v1' });
+    // Sparse: what is still being sent has none yet.
+    await this.files.createIndex({ 'metadata.sha256': 1 }, { name: 'sha256_v1', sparse: true });
     await this.db.collection(`${BUCKET}.chunks`).createIndex({ files_id: 1, n: 1 }, { unique: true });
   }
 
