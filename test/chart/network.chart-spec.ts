@@ -34,6 +34,7 @@ describe('connections between pods', () => {
       'agent-runner → tool-executor:9091',
       'channel → session:9090',
       'check → gateway:8080',
+      'egress → nats:4222',
       'egress → session:9090',
       'egress → tool-executor:9091',
       'gateway → channel:9094',
@@ -53,6 +54,7 @@ describe('connections between pods', () => {
       'session → nats:4222',
       'session → tool-executor:9091',
       'tool-executor → mongodb:27017',
+      'tool-executor → nats:4222',
       'tool-executor → sandbox:7777',
       'tool-executor → session:9090',
     ]);
@@ -69,6 +71,7 @@ describe('connections between pods', () => {
       'control → sandbox:7777',
       'egress → control:9090',
       'egress → control:9091',
+      'egress → nats:4222',
       'migrate → mongodb:27017',
       'sandbox → egress:3128',
     ]);

@@ -122,12 +122,13 @@ describe('settings reach those they are for', () => {
     }
   });
 
-  it('the store to session and tool-executor, the broker to gateway and session', () => {
+  it('the store to session and tool-executor, the broker to them, the gateway and the proxy', () => {
     for (const deployment of deploymentsOf(EXTERNAL)) {
       const environment = environmentOf(deployment);
       const [service = ''] = servicesOf(deployment);
       expect([service, 'MARGAY_MONGODB_URL' in environment]).toEqual([service, ['session', 'tool-executor'].includes(service)]); // prettier-ignore
-      expect([service, 'MARGAY_NATS_URL' in environment]).toEqual([service, ['session', 'gateway'].includes(service)]);
+      const hasNats = ['session', 'gateway', 'tool-executor', 'egress'].includes(service);
+      expect([service, 'MARGAY_NATS_URL' in environment]).toEqual([service, hasNats]);
     }
   });
 

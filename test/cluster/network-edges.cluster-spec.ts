@@ -27,13 +27,13 @@ const EDGES: Record<string, string[]> = {
   channel: ['session:9090'],
   check: ['gateway:8080'],
   client: ['gateway:8080'],
-  egress: ['session:9090', 'tool-executor:9091', 'web:8080'],
+  egress: ['session:9090', 'tool-executor:9091', 'nats:4222', 'web:8080'],
   gateway: ['session:9090', 'tool-executor:9091', 'mcp-pool:9092', 'ide-manager:9093', 'channel:9094', 'nats:4222'],
   'ide-manager': ['session:9090', 'tool-executor:9091'],
   'mcp-pool': ['session:9090', 'tool-executor:9091'],
   monitoring: COMPONENTS.map((name) => `${name}:9464`),
   session: ['tool-executor:9091', 'mongodb:27017', 'nats:4222'],
-  'tool-executor': ['session:9090', 'mongodb:27017', 'sandbox:7777', 'closed-sandbox:7777', 'api:6443'],
+  'tool-executor': ['session:9090', 'mongodb:27017', 'nats:4222', 'sandbox:7777', 'closed-sandbox:7777', 'api:6443'],
   sandbox: ['egress:3128'],
 };
 const WITH_DNS = [...COMPONENTS, 'check'];

@@ -46,11 +46,11 @@ egress: { name: proxy, port: 3128 }
 gateway: { calls: [session, tool-executor, mcp-pool, ide-manager, channel], needs: [nats] }
 session: { calls: [tool-executor], needs: [nats, mongodb] }
 agent-runner: { calls: [session, tool-executor, mcp-pool], needs: [models] }
-tool-executor: { calls: [session], needs: [mongodb, apiServer, sandboxes, httpTools] }
+tool-executor: { calls: [session], needs: [nats, mongodb, apiServer, sandboxes, httpTools] }
 mcp-pool: { calls: [session, tool-executor], needs: [] }
 ide-manager: { calls: [session, tool-executor], needs: [] }
 channel: { calls: [session], needs: [] }
-egress: { calls: [session, tool-executor], needs: [public] }
+egress: { calls: [session, tool-executor], needs: [nats, public] }
 {{- end -}}
 
 {{/* The component that runs a service: (dict "root" $ "service" …). */}}

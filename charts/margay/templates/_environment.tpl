@@ -39,7 +39,11 @@
 {{- if or (has "session" $services) (has "tool-executor" $services) }}
 {{ include "margay.mongodbEnvironment" .root }}
 {{- end }}
-{{- if or (has "gateway" $services) (has "session" $services) }}
+{{- $needs := list }}
+{{- range $services }}
+{{- $needs = concat $needs (get (include "margay.edges" $ | fromYaml) .).needs }}
+{{- end }}
+{{- if has "nats" $needs }}
 {{ include "margay.natsEnvironment" .root }}
 {{- end }}
 {{- if $values.caSecret }}

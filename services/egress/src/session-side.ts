@@ -1,5 +1,5 @@
 import { subjects } from '@margay/contracts';
-import { KeyRing, NatsBus, type Logger, type ServiceShared } from '@margay/platform';
+import { KeyRing, type Logger, type NatsBus, type ServiceShared } from '@margay/platform';
 import { DenialNotes } from './audit/denial-notes';
 import type { EgressRecord } from './audit/egress-record';
 import type { EgressConfig } from './config';
@@ -21,12 +21,20 @@ const SERVICE = 'egress';
 /** Whatever changes acts within five seconds, announced or not. */
 const LOOK_MS = 2_000;
 
+export interface SessionSideParts {
+  file: PolicyFile;
+  logger: Logger;
+  shared: Pick<ServiceShared, 'tls'>;
+  /** Where changes are announced; absent: they are looked for. */
+  bus: NatsBus | undefined;
+}
+
 /** Undefined where there is no session to ask: then the operator's file is all there is. */
 export async function sessionSide(
   config: EgressConfig,
-  { file, logger, shared }: { file: PolicyFile; logger: Logger; shared: Pick<ServiceShared, 'tls'> },
+  { file, logger, shared, bus }: SessionSideParts,
 ): Promise<SessionSide | undefined> {
-  const { MARGAY_SESSION_URL: address, MARGAY_KEYS_DIR: folder, MARGAY_NATS_URL: natsUrl } = config;
+  const { MARGAY_SESSION_URL: address, MARGAY_KEYS_DIR: folder } = config;
   if (address === undefined || folder === undefined) return undefined;
   const keys = await KeyRing.load(folder, SERVICE, shared);
   const source = new SessionPolicySource(address, keys, logger);
@@ -34,10 +42,8 @@ export async function sessionSide(
   const secrets = new SessionCredentials(address, keys, logger);
   const credentials = new CachedCredentials(secrets);
   const notes = new DenialNotes(address, keys, logger);
-  const bus = natsUrl === undefined ? undefined : new NatsBus({ url: natsUrl, name: SERVICE, logger });
   bus?.subscribe(subjects.config('egress'), () => void policies.refresh());
   bus?.subscribe(subjects.config('secrets'), (tenantId) => credentials.forget(Buffer.from(tenantId).toString()));
-  await bus?.start();
   policies.watch(LOOK_MS);
   return {
     policies,
@@ -46,7 +52,6 @@ export async function sessionSide(
     close: async () => {
       policies.close();
       for (const client of [source, secrets, notes]) client.close();
-      await bus?.close();
     },
   };
 }

@@ -1,5 +1,5 @@
 import { UnavailableError } from '@margay/errors';
-import { parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
+import { NatsBus, parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
 import { systemResolve, type Resolve } from './address/resolver';
 import { EgressAudit } from './audit/egress-audit';
 import { EgressConfig } from './config';
@@ -36,8 +36,10 @@ export async function startEgress(
   const config = parseConfig(EgressConfig, environment);
   const logger = shared.logger.child({ service: SERVICE });
   const file = await PolicyFile.open(config.MARGAY_EGRESS_POLICY_FILE, logger);
-  const doors = await doorsOf(config, logger, shared);
-  const session = await sessionSide(config, { file, logger, shared });
+  const bus = config.MARGAY_NATS_URL === undefined ? undefined : new NatsBus({ url: config.MARGAY_NATS_URL, name: SERVICE, logger }); // prettier-ignore
+  const doors = await doorsOf(config, logger, { ...shared, bus });
+  const session = await sessionSide(config, { file, logger, shared, bus });
+  await bus?.start();
   const policies = session?.policies ?? file;
   const metrics = new EgressMetrics(shared.management.registry);
   const audit = new EgressAudit((line) => logger.info({ egress: line }, 'egress'));
@@ -71,6 +73,7 @@ export async function startEgress(
       await doors.close();
       await proxy.close(config.MARGAY_EGRESS_DRAIN_SECONDS * 1_000);
       await session?.close();
+      await bus?.close();
       clearInterval(summaries);
       audit.flush();
     },

@@ -6,6 +6,7 @@ import { z } from 'zod';
 const KubernetesSettings = {
   MARGAY_KUBECONFIG: z.string().optional().describe('a kubeconfig; without it the service account of the pod'),
   MARGAY_WORKSPACES_NAMESPACE: z.string().default('margay-workspaces').describe('where sandboxes run'),
+  MARGAY_NATS_URL: z.string().optional().describe('address of NATS, where ends of sandboxes are told'),
   MARGAY_EGRESS_ADDRESS: z.string().regex(/:\d+$/).optional().describe('host:port of the egress proxy for sandboxes'),
   MARGAY_INSTALL_ID: z.string().default('margay').describe('tells sandboxes of installations apart, a label value'),
   MARGAY_SANDBOX_IMAGE: z.string().optional().describe('image of sandboxes'),

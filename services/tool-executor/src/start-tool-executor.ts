@@ -15,6 +15,7 @@ import { appModuleOf } from './app.module';
 import { ToolExecutorConfig } from './config';
 import { openContent } from './content/open-content';
 import { WorkspacesGrpc } from './content/workspaces.grpc';
+import { openAnnouncements, type Announcements } from './egress/announcements';
 import { EgressCallers } from './egress/egress-callers';
 import { EgressTokens } from './egress/egress-tokens';
 import { ExecutorGrpc } from './executor/executor.grpc';
@@ -69,7 +70,10 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
   const { management } = shared;
   const keys = await KeyRing.load(config.MARGAY_KEYS_DIR, SERVICE, shared);
   const grants = new SandboxGrants(keys);
-  const open = await openDriver({ config, store, keys, grants, logger, shared });
+  const isKubernetes = config.MARGAY_SANDBOX_DRIVER === 'kubernetes';
+  // Sandboxes of this machine have doors of their own, which nobody needs to be told of.
+  const announcements = await openAnnouncements(isKubernetes ? config.MARGAY_NATS_URL : undefined, logger);
+  const open = await openDriver({ config, store, keys, grants, logger, shared, announcements });
   const { driver, ledger } = open;
   const metrics = new SandboxMetrics(management.registry);
   const outside = await openOutside(config, store, logger);
@@ -138,6 +142,7 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
       await Promise.all([registry.close(), outside?.close()]);
       await content?.close();
       await open.close();
+      await announcements.close();
       await store.close();
     },
   };
@@ -146,9 +151,11 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
 interface DriverParts extends Ground {
   keys: KeyRing;
   grants: SandboxGrants;
+  announcements: Announcements;
 }
 
-async function openDriver({ config, store, keys, grants, logger, shared }: DriverParts): Promise<OpenDriver> {
+async function openDriver({ announcements, ...parts }: DriverParts): Promise<OpenDriver> {
+  const { config, store, keys, grants, logger, shared } = parts;
   const trust = await trustOf(config.MARGAY_KEYS_DIR);
   const { management } = shared;
   const grantKid = keys.signingKeyId ?? '';
@@ -163,6 +170,7 @@ async function openDriver({ config, store, keys, grants, logger, shared }: Drive
           logger,
           management,
           tokens: new EgressTokens(keys),
+          onEnd: (sandboxId) => announcements.ended(sandboxId),
         })
       : await openProcess(config, trust, logger);
   const { isolation } = open.driver;

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
+import { subjects } from '@margay/contracts';
 import { InvalidArgumentError, UnauthenticatedError, UnavailableError } from '@margay/errors';
-import { KeyRing, type Logger, type ServiceShared } from '@margay/platform';
+import { KeyRing, type Logger, type NatsBus, type ServiceShared } from '@margay/platform';
 import type { EgressConfig } from '../config';
 import { identityCounter } from '../metrics';
 import type { EgressProxy } from '../proxy/egress-proxy';
@@ -16,16 +17,17 @@ export interface Doors {
   close(): Promise<void>;
 }
 
+type DoorsShared = Pick<ServiceShared, 'tls' | 'management'> & {
+  /** Where ends of sandboxes are announced; absent: what is known of them is forgotten within a minute. */
+  bus: NatsBus | undefined;
+};
+
 const MAX_CONNECTIONS = 10_000;
 /** One sandbox must not take all of them before anybody knows who it is. */
 const MOST_PER_ADDRESS = 500;
 
 /** @throws InvalidArgumentError `bad_environment` */
-export async function doorsOf(
-  config: EgressConfig,
-  logger: Logger,
-  shared: Pick<ServiceShared, 'tls' | 'management'>,
-): Promise<Doors> {
+export async function doorsOf(config: EgressConfig, logger: Logger, shared: DoorsShared): Promise<Doors> {
   const { MARGAY_EGRESS_LOCAL_SOCKET: socketFile, MARGAY_EGRESS_LISTEN: listen } = config;
   if (socketFile === undefined && listen === undefined)
     throw incomplete('set MARGAY_EGRESS_LOCAL_SOCKET, MARGAY_EGRESS_LISTEN or both');
@@ -52,12 +54,15 @@ export async function doorsOf(
   };
 }
 
-async function networkOf(config: EgressConfig, logger: Logger, shared: Pick<ServiceShared, 'tls' | 'management'>) {
+async function networkOf(config: EgressConfig, logger: Logger, shared: DoorsShared) {
   const { MARGAY_TOOL_EXECUTOR_URL: address, MARGAY_KEYS_DIR: folder } = config;
   if (address === undefined || folder === undefined)
     throw incomplete('with MARGAY_EGRESS_LISTEN, set MARGAY_TOOL_EXECUTOR_URL and MARGAY_KEYS_DIR');
   const callers = executorCallers(address, await KeyRing.load(folder, 'egress', shared), logger);
   const identity = new TokenIdentity(callers.resolve, identityCounter(shared.management.registry));
+  const { bus } = shared;
+  bus?.subscribe(subjects.config('sandbox'), (sandboxId) => identity.forget(Buffer.from(sandboxId).toString()));
+  bus?.onReconnect(() => identity.forgetAll());
   return { identity, close: () => callers.close() };
 }
 

@@ -50,6 +50,23 @@ describe('callers over a network', () => {
     await expect(ask(user)).rejects.toMatchObject({ reason: 'egress_identity' });
   });
 
+  it('are asked for again once their sandbox has changed, and no others', async () => {
+    for (const user of ['b1:right', 'b2:right']) await ask(user);
+    identity.forget('b1');
+    for (const user of ['b1:right', 'b2:right']) await ask(user);
+    expect(asked.map(({ sandboxId }) => sandboxId)).toEqual(['b1', 'b2', 'b1']);
+    identity.forgetAll();
+    for (const user of ['b1:right', 'b2:right']) await ask(user);
+    expect(asked).toHaveLength(5);
+  });
+
+  it('are asked for again where the sandbox changes while they are being asked for', async () => {
+    const early = ask('b1:right');
+    identity.forget('b1');
+    await Promise.all([early, ask('b1:right')]);
+    expect(asked).toHaveLength(2);
+  });
+
   it('may become known a moment later', async () => {
     await expect(ask('b1:wrong')).rejects.toThrow();
     await expect(ask('b1:wrong')).rejects.toThrow();

@@ -19,6 +19,11 @@ export type ResolveClaim = (claim: Claim) => Promise<EgressCaller>;
 export const OUTCOMES = ['cached', 'known', 'unknown', 'limited', 'failed'] as const;
 export type Outcome = (typeof OUTCOMES)[number];
 
+interface Answer {
+  sandboxId: string;
+  caller: Promise<EgressCaller | undefined>;
+}
+
 const KNOWN_MS = 60_000;
 /** A sandbox may ask at the moment in which it becomes somebody's. */
 const UNKNOWN_MS = 250;
@@ -26,7 +31,7 @@ const CACHED = 10_000;
 
 /** Callers by proxy user and source address, asked of whoever keeps sandboxes. */
 export class TokenIdentity {
-  private readonly answers: LRUCache<string, Promise<EgressCaller | undefined>>;
+  private readonly answers: LRUCache<string, Answer>;
   private readonly limit: AskLimit;
 
   constructor(
@@ -46,21 +51,31 @@ export class TokenIdentity {
     throw new UnauthenticatedError('egress_identity', 'The proxy does not know who asks.');
   }
 
+  /** The sandbox has ended or changed: whoever claims to be it is asked for again. */
+  forget(sandboxId: string): void {
+    for (const [key, answer] of this.answers.entries()) if (answer.sandboxId === sandboxId) this.answers.delete(key);
+  }
+
+  /** Some ends may not have been heard. */
+  forgetAll(): void {
+    this.answers.clear();
+  }
+
   private callerOf(claim: Claim): Promise<EgressCaller | undefined> {
     const key = createHash('sha256').update(JSON.stringify(claim)).digest('base64');
     const known = this.answers.get(key);
     if (known) {
       this.count('cached');
-      return known;
+      return known.caller;
     }
     this.requireTurn(claim);
-    const asked = this.ask(claim);
-    this.answers.set(key, asked);
-    void asked.then(
-      (caller) => caller ?? this.answers.set(key, asked, { ttl: UNKNOWN_MS }),
+    const answer = { sandboxId: claim.sandboxId, caller: this.ask(claim) };
+    this.answers.set(key, answer);
+    void answer.caller.then(
+      (caller) => caller ?? this.answers.set(key, answer, { ttl: UNKNOWN_MS }),
       () => this.answers.delete(key),
     );
-    return asked;
+    return answer.caller;
   }
 
   private requireTurn({ sourceAddress }: Claim): void {

@@ -41,6 +41,8 @@ export interface OpenKubernetesOptions {
   tokens: EgressTokens;
   logger: Logger;
   management: ServiceShared['management'];
+  /** Told of sandboxes that come to their end. */
+  onEnd?: (sandboxId: string) => void;
 }
 
 const ARCHIVE_LOOK_MS = 15_000;
@@ -52,7 +54,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   const settings = settingsOf(options, await proxyAddress(config.MARGAY_EGRESS_ADDRESS));
   const metrics = new KubernetesMetrics(management.registry);
   const db = demanded(await options.store.find(), 'MARGAY_MONGODB_URL');
-  const { sandboxes, workspaces, epochs, waiting, leases, rows } = await openRecords(db);
+  const { sandboxes, workspaces, epochs, waiting, leases, rows } = await openRecords(db, options.onEnd);
   const api = await KubernetesApi.open({
     kubeconfigFile: config.MARGAY_KUBECONFIG,
     namespace: settings.namespace,
@@ -99,9 +101,9 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   };
 }
 
-async function openRecords(db: Db) {
+async function openRecords(db: Db, onEnd: OpenKubernetesOptions['onEnd']) {
   const rows = db.collection<SandboxRow>('sandboxes');
-  const sandboxes = new SandboxRepository(rows);
+  const sandboxes = new SandboxRepository(rows, onEnd);
   const workspaces = new WorkspaceRepository(db.collection('workspaces'));
   const epochs = new EpochRepository(db.collection('sandboxEpochs'));
   const waiting = new WaitingRepository(db.collection('sandboxQueue'));

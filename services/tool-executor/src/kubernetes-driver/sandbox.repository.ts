@@ -19,7 +19,11 @@ const ALL_MAX = 5_000;
 
 /** The collection `sandboxes`. A row is changed only as it was read. */
 export class SandboxRepository {
-  constructor(private readonly rows: Collection<SandboxRow>) {}
+  constructor(
+    private readonly rows: Collection<SandboxRow>,
+    /** Told of each step to its end that is stored. */
+    private readonly onEnd: (sandboxId: string) => void = () => undefined,
+  ) {}
 
   /** Before anything is written. */
   async createIndexes(): Promise<void> {
@@ -73,7 +77,9 @@ export class SandboxRepository {
     const isOver = (FINAL_STATES as readonly string[]).includes(state);
     const over = isOver ? { expiresAt: new Date(now + FINAL_MS) } : {};
     const endedAt = row.endedAt ?? new Date(now);
-    return this.change(row, { state, reason, claimKey: `x/${row._id}`, endedAt, ...over });
+    const finished = await this.change(row, { state, reason, claimKey: `x/${row._id}`, endedAt, ...over });
+    if (typeof finished !== 'string') this.onEnd(row._id);
+    return finished;
   }
 
   find(id: string): Promise<SandboxRow | undefined> {
