@@ -39,6 +39,7 @@ export {
   type StoredEvent,
 } from './events';
 export { isNestedDeeper, JSON_DEPTH_MAX } from './nesting';
+export { SandboxClassName, Tenant, TenantChange, USUAL_SANDBOX_CLASS } from './tenants';
 export { METADATA, Principal, Role, RunGrant, SandboxGrant, Ticket, TicketPurpose, WORKTREE_SLUG } from './principal';
 export { ManagedProject, SessionSpec, Worktree } from './projects';
 export { LiveCommit, LiveDelta, SessionState, SessionStatus, SessionSummary } from './session-state';

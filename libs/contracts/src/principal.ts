@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { SandboxClassName } from './tenants';
 
 export const Role = z.enum(['viewer', 'member', 'admin', 'owner', 'operator']);
 export type Role = z.infer<typeof Role>;
@@ -37,6 +38,8 @@ export const RunGrant = z.object({
   principal: z.string(),
   /** Whose session it is; absent in grants of older services. */
   owner: z.string().optional(),
+  /** Of its sandbox; absent = `default`. */
+  sandboxClass: SandboxClassName.optional(),
   /**
    * Where the session's workspace lies. `own`: the driver makes one for the session; `project`: one that all sessions of
    * the project share; `path`: this folder, in place; `worktree`: `.margay/worktrees/<slug>` of one of these two.

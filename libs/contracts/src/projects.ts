@@ -17,6 +17,7 @@ export const ManagedProject = z.object({
   is_worktree: z.boolean(),
   /** For `/api/workspaces`. */
   workspace_id: z.string().optional(),
+  sandbox_class: z.string().optional().describe('of sessions that name none; absent: the class of the tenant'),
 });
 export type ManagedProject = z.infer<typeof ManagedProject>;
 
@@ -51,5 +52,6 @@ export const SessionSpec = z.object({
   skill_instructions_present: z.boolean(),
   session_step_budget: z.number().int().nullable(),
   mode: z.enum(['plan', 'act']),
+  sandbox_class: z.string().describe('of its next run'),
 });
 export type SessionSpec = z.infer<typeof SessionSpec>;

@@ -28,6 +28,8 @@ export interface RunRequest {
   principal: string;
   pool: string;
   options: RunOptions;
+  /** Of its sandbox; absent = the usual one. */
+  sandboxClass?: string;
   traceparent?: string;
   /** How its sandbox is kept apart, where that is not the usual way: people are told. */
   isolation?: string;

@@ -59,6 +59,14 @@ describe('binding a session anew', () => {
     expect(left(last([createCommand()], [accept], [claim], [bind('lab')], [bind('shop')], [cancel]))).toEqual([]);
   });
 
+  it('leaves it the class of sandboxes that it was accepted with, also for whoever takes it over', () => {
+    const dense = acceptCommand('one', { binding: SHOP, context: { project: 'shop' }, sandboxClass: 'dense' });
+    const takeover: Command = { kind: 'takeover', commitId: 'takeover', runId: RUN_ID, epoch: 2, cause: 'crash' };
+    const { head } = last([createCommand()], [dense], [claim], [bind('lab')], [takeover]);
+    expect(head.run).toMatchObject({ state: 'queued', sandboxClass: 'dense' });
+    expect(last([createCommand()], [accept]).head.run).not.toHaveProperty('sandboxClass');
+  });
+
   it('tells nothing to leave where the next run has begun in the same commit: its claim ends what is out of place', () => {
     expect(left(last([createCommand()], [accept], [cancel], [bind('lab'), acceptCommand('two')]))).toEqual([]);
   });

@@ -25,6 +25,7 @@ export function startRun(head: Head, request: RunRequest, ts: number): Accepted 
     principal: request.principal,
     consumedTo: head.inboxEnd,
     ...(request.traceparent === undefined ? {} : { traceparent: request.traceparent }),
+    ...(request.sandboxClass === undefined ? {} : { sandboxClass: request.sandboxClass }),
   };
   const attachments = request.attachments.length > 0 ? { attachments: request.attachments } : {};
   // The context event comes first, so `run_accepted` is the second of the three.

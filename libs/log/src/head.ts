@@ -27,6 +27,8 @@ export interface HeadRun {
   consumedTo: number;
   /** W3C trace context of the request that started it. */
   traceparent?: string;
+  /** Of its sandbox; absent = the usual one. It keeps that of its acceptance, whoever goes on with it. */
+  sandboxClass?: string;
   /** The present owner has stored something. */
   hasProgress?: true;
   /** Where it works, if the session was bound to something else since it was accepted. */

@@ -5,6 +5,7 @@ import { AuthController } from './auth/auth.controller';
 import { TicketController } from './auth/ticket.controller';
 import { CatalogController } from './catalog/catalog.controller';
 import { CatalogService } from './catalog/catalog.service';
+import { TenantController } from './tenants/tenant.controller';
 import { EgressPolicyController } from './egress-policy/egress-policy.controller';
 import { FilesController } from './files/files.controller';
 import { AnswerInterceptor } from './http/answer';
@@ -47,6 +48,7 @@ export const CONTROLLERS = [
   CatalogController,
   SecretController,
   EgressPolicyController,
+  TenantController,
   AuthController,
   TicketController,
   SystemController,

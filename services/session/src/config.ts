@@ -1,7 +1,11 @@
-import { EgressMode } from '@margay/contracts';
+import { EgressMode, SandboxClassName } from '@margay/contracts';
 import { z } from 'zod';
 
-const Project = z.object({ path: z.string().min(1), description: z.string().default('') });
+const Project = z.object({
+  path: z.string().min(1),
+  description: z.string().default(''),
+  sandboxClass: SandboxClassName.optional(),
+});
 
 function jsonText() {
   return z

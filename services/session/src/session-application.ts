@@ -6,6 +6,7 @@ import {
   runnersPb,
   secretsPb,
   sessionsPb,
+  subjects,
   workspacesPb,
 } from '@margay/contracts';
 import {
@@ -25,6 +26,8 @@ import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/
 import { UnavailableError } from '@margay/errors';
 import { accessHandlers } from './access/access.grpc';
 import { AccessService } from './access/access.service';
+import { TenantClasses } from './access/tenant-classes';
+import { TenantsService } from './access/tenants.service';
 import { AttachmentsService } from './attachments/attachments.service';
 import { BindingService } from './binding/binding.service';
 import { passingFault } from './commits/commit-faults';
@@ -48,6 +51,7 @@ import { ManagedProjects } from './projects/managed-projects';
 import { ModelsService } from './projects/models.service';
 import { ProjectsService } from './projects/projects.service';
 import { Repositories } from './projects/repositories';
+import { SandboxClasses } from './projects/sandbox-classes';
 import { SandboxIsolation } from './projects/sandbox-isolation';
 import { worktreeSweep } from './projects/worktree-sweep';
 import { WorktreesService } from './projects/worktrees.service';
@@ -133,11 +137,15 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       denials: new DenialsService(log),
     });
     const workspaces = new ProjectWorkspaces(workspacesClient);
-    const managed = new ManagedProjects(rows.projects, workspaces, logger);
+    const tenantClasses = new TenantClasses((tenantId) => rows.access.findTenant(tenantId));
+    const managed = new ManagedProjects(rows.projects, workspaces, logger, (tenantId, name) =>
+      classes.require(tenantId, name),
+    );
     const repositories = new Repositories(executor, logger);
     const projects = new ProjectsService(config, { managed, worktrees: rows.worktrees, repositories });
     const models = new ModelsService(config, logger);
     const isolation = new SandboxIsolation(executor, logger);
+    const classes = new SandboxClasses({ tenants: tenantClasses, projects, offered: isolation });
     const generation = storeGenerationOf(config.MARGAY_MONGODB_DATABASE);
     const grants = new RunGrants(keys, projects, generation);
     const effects = new EffectsService({ store, ...rows, executor, logger });
@@ -149,6 +157,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       projects,
       models,
       isolation,
+      classes,
       pools,
       stepBudget: config.MARGAY_STEP_BUDGET,
     };
@@ -227,7 +236,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
           }),
         ),
       )
-      .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access)))
+      .add(accessPb.AccessDefinition, storeHandlers(accessHandlers(access, new TenantsService(access, isolation))))
       .add(secretsPb.SecretsDefinition, storeHandlers(secrets.handlers))
       .add(egressPb.EgressDefinition, storeHandlers(egress))
       .add(instancesPb.InstancesDefinition, storeHandlers(instancesHandlers({ ...rows, watch: versions, generation })))
@@ -255,9 +264,11 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     journals.start();
     upkeep.start();
     isolation.start();
+    const ignoreTenants = bus.subscribe(subjects.config('tenants'), () => tenantClasses.forget());
 
     this.stop = async () => {
       removeChecks();
+      ignoreTenants();
       clockGuard.stop();
       versions.stop();
       for (const part of [secrets, isolation, dispatch]) part.stop();

@@ -37,7 +37,7 @@ export class FakeExecutor {
 
   readonly client = {
     calls: () => this.calls(),
-    listTools: () => Promise.resolve({ toolsJson: this.tools, isolation: 'none' }),
+    listTools: () => Promise.resolve({ toolsJson: this.tools, isolation: 'none', sandboxClasses: [] }),
     cancelCall: ({ callId }: executorPb.CancelCallRequest) => {
       this.cancelled.push(callId);
       return Promise.resolve({ state: 'cancelling' });

@@ -1,5 +1,5 @@
 import Ajv2020 from 'ajv/dist/2020';
-import { GatewayHarness } from '../spec/gateway-harness';
+import { GatewayHarness, MASTER_TOKEN } from '../spec/gateway-harness';
 import { operationsIn, type Operation } from '../http/operation';
 import { CONTROLLERS } from '../app.module';
 import type { JsonObject } from './document';
@@ -80,7 +80,8 @@ describe('OpenAPI document', () => {
 });
 
 /** Sends the operation's sample about a session made for it. */
-async function send(harness: GatewayHarness, { method, path, sample }: Operation, key?: null) {
+async function send(harness: GatewayHarness, { method, path, sample, scope }: Operation, nobody?: null) {
+  const key = nobody === null ? null : scope.startsWith('platform.') ? MASTER_TOKEN : undefined;
   const { session } = harness;
   const asking = await session.createSession();
   await session.accept(asking, 'go');
@@ -98,6 +99,7 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
     '{project_id}': session.projects.id,
     '{worktree_id}': `wt:${session.projects.id}:gone`,
     '{workspace_id}': harness.workspaces.workspaceId,
+    '{tenant}': 'default',
     '{sandbox_id}': harness.workspaces.sandboxId,
     '{secret_name}': secretFor(harness, method),
     '{blob_id}': await harness.session.blobs.put('default', Buffer.from('x'.repeat(500))),
@@ -109,7 +111,7 @@ async function send(harness: GatewayHarness, { method, path, sample }: Operation
   // A stream of many sessions has no end.
   if (path === '/api/stream' && key !== null) return harness.head(filled + search);
   const sent = typeof body === 'string' ? { rawBody: body } : { body };
-  return harness.request(method, filled + search, { headers, ...sent, ...(key === null ? { key } : {}) });
+  return harness.request(method, filled + search, { headers, ...sent, ...(key === undefined ? {} : { key }) });
 }
 
 /** There is one but where the sample is to make it. */

@@ -1,5 +1,5 @@
 import { Controller, Param } from '@nestjs/common';
-import { ManagedProject } from '@margay/contracts';
+import { ManagedProject, SandboxClassName } from '@margay/contracts';
 import { z } from 'zod';
 import type { Caller } from '../auth/admission';
 import { Backends } from '../backends';
@@ -10,10 +10,13 @@ import { RepeatHeaders } from '../session/session.dto';
 
 const text = (name: string) => z.string(`Invalid input: '${name}' must be text`);
 
+const ProjectClass = SandboxClassName.or(z.literal('')).nullish();
+
 const CreateBody = z.object({
   name: text('name').nullish(),
   description: text('description').nullish(),
   path: text('path').nullish().describe('refused: Margay keeps the files itself'),
+  sandbox_class: ProjectClass.describe("of sandboxes of its sessions that name none; absent: the tenant's"),
   content: z
     .looseObject(
       { kind: text('content.kind').describe('empty, clone, upload or template') },
@@ -22,7 +25,11 @@ const CreateBody = z.object({
     .nullish()
     .describe('what the files begin with, see docs/workspaces.md'),
 });
-const UpdateBody = z.object({ name: text('name').nullish(), description: text('description').nullish() });
+const UpdateBody = z.object({
+  name: text('name').nullish(),
+  description: text('description').nullish(),
+  sandbox_class: ProjectClass.describe("empty: the tenant's again"),
+});
 
 const Branches = z.object({
   branches: z.array(z.string()),
@@ -56,12 +63,13 @@ export class ProjectController {
   })
   async create(
     @FromCaller() { call }: Caller,
-    @FromBody() { name, description, path, content }: z.infer<typeof CreateBody>,
+    @FromBody() { name, description, path, content, sandbox_class: sandboxClass }: z.infer<typeof CreateBody>,
     @FromHeaders() { idempotencyKey }: DriveFacts,
   ): Promise<Answer> {
     const told = { name: name ?? '', description: description ?? '', path: path ?? '' };
     const contentJson = content ? JSON.stringify(content) : '';
-    const request = { ...told, contentKind: content?.kind ?? '', contentJson, idempotencyKey };
+    const made = { contentKind: content?.kind ?? '', contentJson, sandboxClass: sandboxClass ?? '' };
+    const request = { ...told, ...made, idempotencyKey };
     const { projectJson, replayed } = await this.backends.sessions.createProject(request, call);
     return Answer.json(projectJson, 201).replayed(replayed);
   }
@@ -101,7 +109,7 @@ export class ProjectController {
     ...OF_PROJECTS,
     method: 'PATCH',
     path: PATH,
-    summary: 'Rename a project, or describe it anew',
+    summary: 'Rename a project, describe it anew, or give its sessions another class of sandboxes',
     scope: 'projects.write',
     body: UpdateBody,
     responses: { 200: { description: 'the project', schema: ManagedProject } },
@@ -110,9 +118,10 @@ export class ProjectController {
   async update(
     @FromCaller() { call }: Caller,
     @Param('project_id') projectId: string,
-    @FromBody() { name, description }: z.infer<typeof UpdateBody>,
+    @FromBody() { name, description, sandbox_class: sandboxClass }: z.infer<typeof UpdateBody>,
   ): Promise<Answer> {
-    const request = { projectId, name: name ?? undefined, description: description ?? undefined };
+    const changed = { name: name ?? undefined, description: description ?? undefined };
+    const request = { projectId, ...changed, sandboxClass: sandboxClass ?? undefined };
     return Answer.json((await this.backends.sessions.updateProject(request, call)).projectJson);
   }
 

@@ -1,4 +1,4 @@
-import { SessionState, SessionSummary } from '@margay/contracts';
+import { SandboxClassName, SessionState, SessionSummary } from '@margay/contracts';
 import { z } from 'zod';
 
 const TEXT_MAX_CHARS = 500_000;
@@ -28,6 +28,7 @@ const DeviceTool = z.looseObject({
 
 const names = z.array(z.string()).nullish();
 const Mode = z.enum(['plan', 'act']).nullish();
+const SandboxClass = SandboxClassName.nullish();
 
 /** Any keys; those that mean something have a type. */
 const Context = z
@@ -38,6 +39,7 @@ const Context = z
       project: shortText(256),
       cwd: shortText(4096),
       skill: shortText(256),
+      sandbox_class: SandboxClass,
       fallback_models: names,
       mcp_tools: names,
       client_capabilities: names,
@@ -66,6 +68,7 @@ export const CreateBody = z.object({
   context: Context,
   attachments: Attachments,
   cwd: shortText(4096),
+  sandbox_class: SandboxClass.describe('of its sandboxes; absent: that of its project, else of the tenant'),
   fork_from: shortText(256).describe('id or tag of a session: the new one begins as a fork of it'),
   fork_at_ts: shortText(64).describe('ts of the last event that is copied; absent: all'),
 });

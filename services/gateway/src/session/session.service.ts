@@ -148,6 +148,9 @@ function contextOf(body: CreateBody | QueryBody, facts: DriveFacts): Record<stri
   if ('query' in body) {
     if (body.skill != null) context['skill'] = body.skill;
     if (body.skill_args != null) context['skill_args'] = body.skill_args;
-  } else if (body.attachments != null) context['attachments'] = body.attachments;
+  } else {
+    if (body.attachments != null) context['attachments'] = body.attachments;
+    if (body.sandbox_class != null) context['sandbox_class'] = body.sandbox_class;
+  }
   return context;
 }

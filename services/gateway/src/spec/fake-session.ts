@@ -34,6 +34,7 @@ import {
 } from '@margay/log';
 import type { GrpcHandlers } from '@margay/platform';
 import { fakeFork } from './fake-fork';
+import { FakeTenants } from './fake-tenants';
 import { FakeProjects } from './fake-projects';
 
 export const CALL_TOKEN = 'token';
@@ -67,6 +68,7 @@ export class FakeSession {
   readonly store = new MemoryCommitStore();
   readonly blobs = new MemoryBlobStore();
   readonly projects = new FakeProjects();
+  readonly tenants = new FakeTenants();
   readonly keys = new Map<string, SpecKey>();
   readonly calls: { method: string; request: unknown }[] = [];
   /** The next call of a method fails with this. */
@@ -187,6 +189,7 @@ export class FakeSession {
       authenticate: this.watched('authenticate', authenticate as AnyHandler) as typeof authenticate,
       createTenant: refuse,
       createKey: refuse,
+      ...this.tenants.handlers(),
     };
   }
 
@@ -513,6 +516,14 @@ function summary(head: Head) {
 function specOf({ sessionId, binding }: Head): string {
   const none = { origin: 'user', surface: null, purpose_bound: false, slug: null, cwd: null, allowed_tools: null };
   const rest = { strict_tool_scope: false, skill_instructions_present: false, session_step_budget: null, mode: 'act' };
-  const spec = { ...none, ...rest, project: binding.project, model: 'm', fallback_models: [], capabilities: [] };
+  const spec = {
+    ...none,
+    ...rest,
+    project: binding.project,
+    model: 'm',
+    fallback_models: [],
+    capabilities: [],
+    sandbox_class: 'default',
+  };
   return JSON.stringify({ session_id: sessionId, spec, editable: { model: true, project: true }, source: 'spec' });
 }

@@ -180,7 +180,7 @@ function executorHandlers() {
     effect: 'pure',
   };
   return {
-    listTools: () => Promise.resolve({ toolsJson: [JSON.stringify(tool)] }),
+    listTools: () => Promise.resolve({ toolsJson: [JSON.stringify(tool)], sandboxClasses: [] }),
     execute: () => {
       throw new Error('not part of these specs');
     },

@@ -2,8 +2,12 @@ import type { accessPb } from '@margay/contracts';
 import { PermissionDeniedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
 import { requireOperator, type AccessService } from './access.service';
+import type { TenantsService } from './tenants.service';
 
-export function accessHandlers(access: AccessService): GrpcHandlers<typeof accessPb.AccessDefinition> {
+export function accessHandlers(
+  access: AccessService,
+  tenants: TenantsService,
+): GrpcHandlers<typeof accessPb.AccessDefinition> {
   return {
     async authenticate({ keyId, secretSha256 }, context) {
       if (context.principal().principal !== 'system:gateway')
@@ -18,6 +22,12 @@ export function accessHandlers(access: AccessService): GrpcHandlers<typeof acces
     createKey({ tenantId, label, role }, context) {
       requireOperator(context.principal().role);
       return access.createKey(tenantId, label, role);
+    },
+    async getTenant({ tenant }, context) {
+      return { tenantJson: JSON.stringify(await tenants.get(context.principal(), tenant)) };
+    },
+    async changeTenant({ tenant, changeJson }, context) {
+      return { tenantJson: JSON.stringify(await tenants.change(context.principal(), tenant, changeJson)) };
     },
   };
 }

@@ -12,6 +12,8 @@ export interface TenantRow {
   state: 'active' | 'suspended' | 'deleting' | 'deleted';
   /** Its share of the runners beside others, 1–100; absent = the installation's default. */
   weight?: number;
+  /** Of sandboxes of sessions that name none, and whose project names none. */
+  sandboxClass?: string;
   /** What it can't exceed; a limit that is absent is the installation's default. */
   ceilings?: TenantCeilings;
   createdAt: Date;
@@ -20,12 +22,16 @@ export interface TenantRow {
 export interface TenantCeilings {
   /** Runs running at once; more wait in the queue. */
   concurrentRuns?: number;
+  /** Classes of sandboxes; absent = all, none listed = none. */
+  allowedClasses?: string[];
 }
 
-/** What of a tenant's document may change. */
+/** What of a tenant's document may change; null takes back what was set. */
 export interface TenantChange {
-  weight?: number;
-  concurrentRuns?: number;
+  weight?: number | null | undefined;
+  concurrentRuns?: number | null | undefined;
+  sandboxClass?: string | null | undefined;
+  allowedClasses?: string[] | null | undefined;
 }
 
 export interface MemberRow {
@@ -81,6 +87,11 @@ export class AccessRepository {
     return (await this.tenants.findOne({ _id: id })) ?? undefined;
   }
 
+  /** By its id or its slug. */
+  async findNamed(named: string): Promise<TenantRow | undefined> {
+    return (await this.findTenant(named)) ?? (await this.tenants.findOne({ slug: named })) ?? undefined;
+  }
+
   /** Shares of the runners; tenants that do not exist are left out. */
   async shares(tenantIds: readonly string[]): Promise<TenantShare[]> {
     const rows = await this.tenants.find({ _id: { $in: [...tenantIds] } }).toArray();
@@ -92,12 +103,21 @@ export class AccessRepository {
   }
 
   /** @returns false where there is no such tenant */
-  async changeTenant(id: string, { weight, concurrentRuns }: TenantChange): Promise<boolean> {
-    const set = {
-      ...(weight === undefined ? {} : { weight }),
-      ...(concurrentRuns === undefined ? {} : { 'ceilings.concurrentRuns': concurrentRuns }),
+  async changeTenant(id: string, change: TenantChange): Promise<boolean> {
+    const fields = Object.entries({
+      weight: change.weight,
+      sandboxClass: change.sandboxClass,
+      'ceilings.concurrentRuns': change.concurrentRuns,
+      'ceilings.allowedClasses': change.allowedClasses,
+    });
+    const set = fields.filter(([, value]) => value !== undefined && value !== null);
+    const unset = fields.filter(([, value]) => value === null).map(([name]) => [name, ''] as const);
+    const update = {
+      ...(set.length === 0 ? {} : { $set: Object.fromEntries(set) }),
+      ...(unset.length === 0 ? {} : { $unset: Object.fromEntries(unset) }),
     };
-    return (await this.tenants.updateOne({ _id: id }, { $set: set })).matchedCount === 1;
+    if (set.length + unset.length === 0) return (await this.findTenant(id)) !== undefined;
+    return (await this.tenants.updateOne({ _id: id }, update)).matchedCount === 1;
   }
 
   async findKey(id: string): Promise<KeyRow | undefined> {

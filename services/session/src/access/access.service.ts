@@ -68,11 +68,12 @@ export class AccessService {
   }
 
   /**
-   * Changes a tenant's share of the runners; it acts at once, or within 5 s where the announcement is lost.
+   * Changes a tenant's share of the runners and its classes of sandboxes; it acts at once, or within 5 s where the
+   * announcement is lost.
    * @throws NotFoundError `tenant_not_found`; InvalidArgumentError `invalid_share`
    */
   async changeTenant(tenantId: string, change: TenantChange): Promise<void> {
-    const { weight = WEIGHT_MIN, concurrentRuns = 0 } = change;
+    const [weight, concurrentRuns] = [change.weight ?? WEIGHT_MIN, change.concurrentRuns ?? 0];
     if (!isWholeWithin(weight, WEIGHT_MIN, WEIGHT_MAX) || !isWholeWithin(concurrentRuns, 0, Number.MAX_SAFE_INTEGER))
       throw new InvalidArgumentError(
         'invalid_share',
@@ -81,6 +82,13 @@ export class AccessService {
     if (!(await this.repository.changeTenant(tenantId, change)))
       throw new NotFoundError('tenant_not_found', `tenant ${tenantId} not found`);
     this.bus.publish(subjects.config('tenants'), tenantId);
+  }
+
+  /** By its id or slug. @throws NotFoundError `tenant_not_found` */
+  async tenant(named: string): Promise<TenantRow> {
+    const row = await this.repository.findNamed(named);
+    if (!row || row.state === 'deleted') throw new NotFoundError('tenant_not_found', `tenant ${named} not found`);
+    return row;
   }
 
   /**

@@ -61,8 +61,17 @@ describe('what a session is', () => {
         skill_instructions_present: false,
         session_step_budget: null,
         mode: 'plan',
+        sandbox_class: 'default',
       },
-      editable: { model: true, project: true, mode: true, fallback_models: true, capabilities: true, cwd: false },
+      editable: {
+        model: true,
+        project: true,
+        mode: true,
+        fallback_models: true,
+        capabilities: true,
+        sandbox_class: true,
+        cwd: false,
+      },
       source: 'spec',
     });
   });

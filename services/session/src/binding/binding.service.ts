@@ -6,7 +6,9 @@ import { rejectionError, type SessionLog } from '../commits/session-log';
 import type { EffectsService } from '../effects/effects.service';
 import type { ModelsService } from '../projects/models.service';
 import type { Binding, ProjectsService } from '../projects/projects.service';
+import type { SandboxClasses } from '../projects/sandbox-classes';
 import { commitIdOf } from '../sessions/request-ids';
+import { textOf } from '../sessions/run-request';
 import { specOf } from './session-spec';
 
 export interface BindingPorts {
@@ -14,6 +16,7 @@ export interface BindingPorts {
   effects: Pick<EffectsService, 'redo'>;
   projects: ProjectsService;
   models: Pick<ModelsService, 'defaultModel'>;
+  classes: Pick<SandboxClasses, 'chosen'>;
   stepBudget: number;
 }
 
@@ -25,7 +28,7 @@ export class BindingService {
   async spec(principal: Principal, sessionId: string): Promise<sessionsPb.GetSpecResponse> {
     const { head } = await this.ports.log.confirmedTip(sessionId);
     requireAccess(principal, head);
-    return { specJson: this.told(head) };
+    return { specJson: await this.told(head) };
   }
 
   /**
@@ -47,7 +50,7 @@ export class BindingService {
     const context = await this.contextOf(head, binding);
     const outcome = await log.commit(sessionId, { kind: 'bind', commitId, binding, context });
     if (outcome.replayed) void effects.redo(sessionId, outcome.c);
-    return { specJson: this.told(outcome.head), replayed: outcome.replayed && commitId.startsWith('ik:') };
+    return { specJson: await this.told(outcome.head), replayed: outcome.replayed && commitId.startsWith('ik:') };
   }
 
   /** Names the repository and branch where they are known; what a former project had is taken back. */
@@ -61,10 +64,12 @@ export class BindingService {
     };
   }
 
-  private told(head: Head): string {
-    const { projects, models, stepBudget } = this.ports;
+  private async told(head: Head): Promise<string> {
+    const { projects, models, classes, stepBudget } = this.ports;
     const { project } = head.binding;
     const slug = project === null ? null : projects.nameOf(project);
-    return JSON.stringify(specOf(head, { defaultModel: models.defaultModel ?? '', stepBudget, slug }));
+    const wanted = textOf(head.context['sandbox_class']);
+    const sandboxClass = await classes.chosen({ tenantId: head.tenantId, wanted, project });
+    return JSON.stringify(specOf(head, { defaultModel: models.defaultModel ?? '', stepBudget, slug, sandboxClass }));
   }
 }

@@ -16,10 +16,12 @@ export interface SpecFacts {
   stepBudget: number;
   /** How people call the project. */
   slug: string | null;
+  /** Of sandboxes of its next run. */
+  sandboxClass: string;
 }
 
 /** What the session is now: its next run starts so. */
-export function specOf(head: Head, { defaultModel, stepBudget, slug }: SpecFacts): SpecAnswer {
+export function specOf(head: Head, { defaultModel, stepBudget, slug, sandboxClass }: SpecFacts): SpecAnswer {
   const { context, binding, terminated } = head;
   const isOpen = terminated === null;
   return {
@@ -39,6 +41,7 @@ export function specOf(head: Head, { defaultModel, stepBudget, slug }: SpecFacts
       skill_instructions_present: textOf(context['skill']) !== null,
       session_step_budget: stepBudget === 0 ? null : stepBudget,
       mode: context['mode'] === 'plan' ? 'plan' : 'act',
+      sandbox_class: sandboxClass,
     },
     editable: {
       model: isOpen,
@@ -46,6 +49,7 @@ export function specOf(head: Head, { defaultModel, stepBudget, slug }: SpecFacts
       mode: isOpen,
       fallback_models: isOpen,
       capabilities: isOpen,
+      sandbox_class: isOpen,
       cwd: false,
     },
     source: 'spec',

@@ -22,6 +22,7 @@ export class RunGrants {
       storeGeneration: this.storeGeneration,
       principal: run.principal,
       owner: head.owner,
+      ...(run.sandboxClass === undefined ? {} : { sandboxClass: run.sandboxClass }),
       workspace: this.projects.workspaceOf(bindingOf(head)),
     };
     return this.keys.signRunGrant(grant);

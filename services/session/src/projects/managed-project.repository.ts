@@ -16,11 +16,18 @@ export interface ManagedProjectRow {
   workspaceId?: string;
   /** What its files began with. */
   content?: ContentSource;
+  /** Of sandboxes of its sessions that name none. */
+  sandboxClass?: string;
   /** Nobody finds it any more; its files are kept for a while. */
   deletedAt?: Date;
   /** Its workspace is on its way out. */
   retiredAt?: Date;
 }
+
+/** An empty class takes back what was set. */
+export type ManagedProjectChange = Partial<
+  Pick<ManagedProjectRow, 'name' | 'description' | 'sandboxClass' | 'updatedAt' | 'deletedAt'>
+>;
 
 /** The collection `projects`. */
 export class ManagedProjectRepository {
@@ -55,10 +62,14 @@ export class ManagedProjectRepository {
   async update(
     tenantId: string,
     id: string,
-    change: Partial<Pick<ManagedProjectRow, 'name' | 'description' | 'updatedAt' | 'deletedAt'>>,
+    { sandboxClass, ...change }: ManagedProjectChange,
   ): Promise<ManagedProjectRow | undefined> {
     const living = { _id: id, tenantId, deletedAt: { $exists: false } };
-    return (await this.rows.findOneAndUpdate(living, { $set: change }, { returnDocument: 'after' })) ?? undefined;
+    const update = {
+      $set: { ...change, ...(sandboxClass ? { sandboxClass } : {}) },
+      ...(sandboxClass === '' ? { $unset: { sandboxClass: '' as const } } : {}),
+    };
+    return (await this.rows.findOneAndUpdate(living, update, { returnDocument: 'after' })) ?? undefined;
   }
 
   /** Of all tenants: deleted ones whose workspace does not know yet. */

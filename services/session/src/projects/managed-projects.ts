@@ -20,9 +20,11 @@ export class ManagedProjects {
     private readonly rows: ManagedProjectRepository,
     private readonly workspaces: Pick<ProjectWorkspaces, 'declare' | 'retire'>,
     private readonly logger: Logger,
+    /** @throws if a tenant cannot have that class of sandboxes */
+    private readonly requireClass: (tenantId: string, name: string) => Promise<void>,
   ) {}
 
-  /** @throws InvalidArgumentError `bad_request`; PermissionDeniedError `external_path_refused`; those of `declare` */
+  /** @throws InvalidArgumentError `bad_request`; PermissionDeniedError `external_path_refused`; those of `declare`, `requireClass` */
   async create(
     principal: Principal,
     request: sessionsPb.CreateProjectRequest,
@@ -32,11 +34,12 @@ export class ManagedProjects {
     refusePath(request);
     const content = contentIn(request);
     const { tenantId, principal: owner } = principal;
+    const { idempotencyKey, sandboxClass } = request;
+    if (sandboxClass !== '') await this.requireClass(tenantId, sandboxClass);
     if ((await this.rows.list(tenantId, TENANT_MAX)).length >= TENANT_MAX)
       throw new InvalidArgumentError('projects_exhausted', `There are ${TENANT_MAX} projects; delete one first.`);
-    const { idempotencyKey } = request;
     const id = newSessionId(principal, idempotencyKey === '' ? '' : `project ${idempotencyKey}`);
-    const asked = { name, description, content };
+    const asked = { name, description, content, ...(sandboxClass === '' ? {} : { sandboxClass }) };
     const made = await this.rows.find(tenantId, id);
     if (made) return { project: recordOf(repeated(made, asked)), replayed: true };
     const workspaceId = await this.workspaces.declare({ tenantId, projectId: id, owner, content });
@@ -54,11 +57,13 @@ export class ManagedProjects {
   }
 
   async update(principal: Principal, request: sessionsPb.UpdateProjectRequest): Promise<ManagedProject> {
-    const { projectId, name, description } = request;
+    const { projectId, name, description, sandboxClass } = request;
     await this.changeable(principal, projectId);
+    if (sandboxClass) await this.requireClass(principal.tenantId, sandboxClass);
     const row = await this.rows.update(principal.tenantId, projectId, {
       ...(name === undefined ? {} : { name: checkedName(name) }),
       ...(description === undefined ? {} : { description: checkedDescription(description) }),
+      ...(sandboxClass === undefined ? {} : { sandboxClass }),
       updatedAt: new Date(),
     });
     if (!row) throw notFound(projectId);
@@ -82,6 +87,11 @@ export class ManagedProjects {
   async find(tenantId: string, named: string): Promise<string | undefined> {
     const id = named.startsWith(PREFIX) ? named.slice(PREFIX.length) : named;
     return ID.test(id) ? (await this.rows.find(tenantId, id))?._id : undefined;
+  }
+
+  /** Of sandboxes of its sessions that name none. */
+  async classOf(tenantId: string, id: string): Promise<string | undefined> {
+    return (await this.rows.find(tenantId, id))?.sandboxClass;
   }
 
   async list(tenantId: string): Promise<ManagedProject[]> {
@@ -114,7 +124,8 @@ export function managedIdIn(project: string): string | undefined {
   return project.startsWith(PREFIX) ? project.slice(PREFIX.length) : undefined;
 }
 
-function recordOf({ _id, name, description, createdAt, updatedAt, workspaceId }: ManagedProjectRow): ManagedProject {
+function recordOf(row: ManagedProjectRow): ManagedProject {
+  const { _id, name, description, createdAt, updatedAt, workspaceId, sandboxClass } = row;
   return {
     project_id: _id,
     name,
@@ -128,6 +139,7 @@ function recordOf({ _id, name, description, createdAt, updatedAt, workspaceId }:
     branch: null,
     is_worktree: false,
     ...(workspaceId === undefined ? {} : { workspace_id: workspaceId }),
+    ...(sandboxClass === undefined ? {} : { sandbox_class: sandboxClass }),
   };
 }
 
@@ -142,10 +154,12 @@ function refusePath({ path }: sessionsPb.CreateProjectRequest): void {
 /** @throws AlreadyExistsError if something else was asked under the same key */
 function repeated(
   made: ManagedProjectRow,
-  asked: Required<Pick<ManagedProjectRow, 'name' | 'description' | 'content'>>,
+  asked: Required<Pick<ManagedProjectRow, 'name' | 'description' | 'content'>> &
+    Pick<ManagedProjectRow, 'sandboxClass'>,
 ): ManagedProjectRow {
-  const { name, description, content = { kind: 'empty' } } = made;
-  if (name === asked.name && description === asked.description && isSame(content, asked.content)) return made;
+  const { name, description, sandboxClass, content = { kind: 'empty' } } = made;
+  const hasSameWords = name === asked.name && description === asked.description && sandboxClass === asked.sandboxClass;
+  if (hasSameWords && isSame(content, asked.content)) return made;
   throw keyReused();
 }
 

@@ -33,7 +33,7 @@ export interface ProjectView {
 type ProjectsConfig = Pick<SessionConfig, 'MARGAY_PROJECTS' | 'MARGAY_ALLOW_EXTERNAL_CWD'>;
 
 export interface ProjectsPorts {
-  managed: Pick<ManagedProjects, 'find' | 'list'>;
+  managed: Pick<ManagedProjects, 'find' | 'list' | 'classOf'>;
   worktrees: Pick<WorktreeRepository, 'find' | 'list'>;
   repositories: Pick<Repositories, 'of'>;
 }
@@ -109,6 +109,17 @@ export class ProjectsService {
     if (projectId !== undefined) return { kind: 'project', projectId };
     const path = cwd ?? (project === null ? undefined : this.config.MARGAY_PROJECTS[project]?.path);
     return path === undefined ? { kind: 'own' } : { kind: 'path', path };
+  }
+
+  /** Of sandboxes of sessions in it that name none; undefined: it says nothing. A worktree is as its project. */
+  async classOf(tenantId: string, project: string): Promise<string | undefined> {
+    const configured = this.config.MARGAY_PROJECTS[project];
+    if (configured) return configured.sandboxClass;
+    const shared = parseWorktreeId(project)?.parent ?? project;
+    const id = managedIdIn(shared);
+    return id === undefined
+      ? this.config.MARGAY_PROJECTS[shared]?.sandboxClass
+      : this.ports.managed.classOf(tenantId, id);
   }
 
   /** How people call a project that a binding names. */

@@ -9,7 +9,7 @@ function asked(answers: (string | Error)[]): { count: number } {
   const listTools = async () => {
     const answer = answers[asked.count++] ?? answers.at(-1);
     if (answer instanceof Error) throw answer;
-    return { toolsJson: [], isolation: answer };
+    return { toolsJson: [], isolation: answer, sandboxClasses: answer === 'none' ? [] : ['default', answer ?? ''] };
   };
   isolation = new SandboxIsolation({ listTools }, logger);
   isolation.start();
@@ -43,5 +43,23 @@ describe('how sandboxes are kept apart', () => {
     await jest.advanceTimersByTimeAsync(60_000);
     expect(count.count).toBe(3);
     expect(isolation.unusual).toBe('none');
+  });
+});
+
+describe('the classes that sandboxes can be of', () => {
+  it('are asked for again when one is named that was not there', async () => {
+    const count = asked(['bwrap', 'pod']);
+    await jest.advanceTimersByTimeAsync(0);
+    expect(await isolation.offers('bwrap')).toBe(true);
+    expect(count.count).toBe(1);
+    expect(await isolation.offers('pod')).toBe(true);
+    expect(await isolation.offers('other')).toEqual(['default', 'pod']);
+  });
+
+  it('are any while nobody can tell', async () => {
+    asked([new Error('away'), new Error('away'), 'none']);
+    await jest.advanceTimersByTimeAsync(0);
+    expect(await isolation.offers('other')).toBe(true);
+    expect(await isolation.offers('other')).toBe(true);
   });
 });

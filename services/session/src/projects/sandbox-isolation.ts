@@ -9,9 +9,13 @@ const ASK_TIMEOUT_MS = 2_000;
 /** The usual isolations, and none told: not worth a word. */
 const USUAL = new Set(['bwrap', 'pod', '']);
 
-/** How sandboxes are kept apart here, as tool-executor says; asked in the background, so that nothing waits for it. */
+/**
+ * How sandboxes are kept apart here, and of which classes they can be, as tool-executor says; asked in the background, so
+ * that nothing waits for it.
+ */
 export class SandboxIsolation {
   private known: string | undefined;
+  private classes: readonly string[] = [];
   private timer?: NodeJS.Timeout;
   private isStopped = false;
 
@@ -25,6 +29,16 @@ export class SandboxIsolation {
     return this.known !== undefined && USUAL.has(this.known) ? undefined : this.known;
   }
 
+  /**
+   * Whether sandboxes can be of that class; one that is not known is asked for at once: it may be new.
+   * @returns true also where nobody can tell now; else the classes that there are
+   */
+  async offers(name: string): Promise<true | readonly string[]> {
+    if (this.classes.includes(name)) return true;
+    const isTold = await this.learn();
+    return !isTold || this.classes.length === 0 || this.classes.includes(name) || this.classes;
+  }
+
   start(): void {
     void this.ask();
   }
@@ -35,17 +49,22 @@ export class SandboxIsolation {
   }
 
   private async ask(): Promise<void> {
-    let againMs = ASK_EVERY_MS;
+    const isTold = await this.learn();
+    if (this.isStopped) return;
+    this.timer = setTimeout(() => void this.ask(), isTold ? ASK_EVERY_MS : RETRY_MS);
+    this.timer.unref();
+  }
+
+  private async learn(): Promise<boolean> {
     try {
       const principal = systemPrincipal('session', '_platform');
-      const { isolation } = await this.executor.listTools({}, { principal, timeoutMs: ASK_TIMEOUT_MS });
-      this.known = isolation;
+      const told = await this.executor.listTools({}, { principal, timeoutMs: ASK_TIMEOUT_MS });
+      this.known = told.isolation;
+      this.classes = told.sandboxClasses;
+      return true;
     } catch (error) {
-      againMs = RETRY_MS;
       this.logger.debug({ err: error }, 'tool-executor could not be asked how it isolates');
+      return false;
     }
-    if (this.isStopped) return;
-    this.timer = setTimeout(() => void this.ask(), againMs);
-    this.timer.unref();
   }
 }

@@ -1,10 +1,11 @@
-import type { Principal, sessionsPb } from '@margay/contracts';
+import { USUAL_SANDBOX_CLASS, type Principal, type sessionsPb } from '@margay/contracts';
 import { InvalidArgumentError, UnavailableError } from '@margay/errors';
 import { canonicalJson, sha256Hex, type Head, type RunOptions, type RunRequest } from '@margay/log';
 import { currentTraceparent } from '@margay/platform';
 import type { RunnerPools } from '../dispatch/runner-pools';
 import type { ModelsService } from '../projects/models.service';
 import type { Binding, ProjectsService } from '../projects/projects.service';
+import type { SandboxClasses } from '../projects/sandbox-classes';
 import type { SandboxIsolation } from '../projects/sandbox-isolation';
 
 export const ENGINE_VERSION = '1';
@@ -13,6 +14,7 @@ export interface RunRequestPorts {
   projects: ProjectsService;
   models: ModelsService;
   isolation: Pick<SandboxIsolation, 'unusual'>;
+  classes: Pick<SandboxClasses, 'of'>;
   pools: RunnerPools;
   stepBudget: number;
 }
@@ -21,7 +23,7 @@ export type WantedRun = Omit<sessionsPb.AcceptRunRequest, 'sessionId' | 'idempot
 
 /**
  * The run that a request means, as this head has it.
- * @throws UnavailableError `models_not_ready`; what `ProjectsService.bind` throws; InvalidArgumentError for broken JSON
+ * @throws UnavailableError `models_not_ready`; what `ProjectsService.bind` and `SandboxClasses.of` throw; InvalidArgumentError for broken JSON
  */
 export async function runRequest(
   ports: RunRequestPorts,
@@ -38,6 +40,8 @@ export async function runRequest(
   const inherited = textOf(head.context['project']);
   const named = { project: wanted.project || textOf(project) || inherited, cwd: wanted.cwd || textOf(cwd) };
   const binding = await bindingFor(ports.projects, head, named);
+  const choice = { tenantId: head.tenantId, wanted: textOf(merged['sandbox_class']), project: binding.project };
+  const sandboxClass = await ports.classes.of(choice);
   const mode = (wanted.mode || textOf(merged['mode'])) === 'plan' ? 'plan' : 'act';
   const capabilities = wanted.hasCapabilities ? wanted.capabilities : textsOf(merged['client_capabilities']);
   const options: RunOptions = {
@@ -67,6 +71,7 @@ export async function runRequest(
     pool: ports.pools.of(head.tenantId),
     options,
     requestHash: requestHash(wanted),
+    ...(sandboxClass === USUAL_SANDBOX_CLASS ? {} : { sandboxClass }),
     ...(isolation === undefined ? {} : { isolation }),
     ...(traceparent === undefined ? {} : { traceparent }),
   };

@@ -16,6 +16,7 @@ import { mayAccess, requireAccess, requireDriver } from '../access/access-rules'
 import type { AttachmentsService } from '../attachments/attachments.service';
 import { rejectionError, type SessionLog } from '../commits/session-log';
 import type { EffectsService } from '../effects/effects.service';
+import type { SandboxClasses } from '../projects/sandbox-classes';
 import { parseWorktreeId } from '../projects/worktree-id';
 import { commitIdOf, newSessionId } from './request-ids';
 import {
@@ -37,6 +38,7 @@ export interface SessionsPorts extends RunRequestPorts {
   effects: EffectsService;
   tags: TagRepository;
   attachments: Pick<AttachmentsService, 'resolve'>;
+  classes: Pick<SandboxClasses, 'of' | 'require'>;
 }
 
 /** What people do to sessions: each method is one command on the log. */
@@ -216,6 +218,8 @@ export class SessionsService {
     // Unknown names bind to nothing here; they fail when a run is to start.
     const { projects } = this.ports;
     const { tenantId } = principal;
+    const sandboxClass = textOf(context['sandbox_class']);
+    if (sandboxClass !== '') await this.ports.classes.require(tenantId, sandboxClass);
     const binding = await projects.bind(tenantId, (await projects.find(tenantId, named)) ?? '', cwd);
     const isWorktree = binding.project !== null && parseWorktreeId(binding.project) !== undefined;
     const repository = isWorktree ? await projects.repositoryOf(tenantId, binding.project ?? '') : {};

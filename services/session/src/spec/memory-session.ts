@@ -24,11 +24,23 @@ export class MemorySession {
     const { model } = this;
     const models = new ModelsService({ MARGAY_MODEL: model, OPENAI_BASE_URL: undefined, OPENAI_API_KEY: undefined }, logger); // prettier-ignore
     const projects = new ProjectsService({ MARGAY_PROJECTS: {}, MARGAY_ALLOW_EXTERNAL_CWD: false } as never, {
-      managed: { find: () => Promise.resolve(undefined), list: () => Promise.resolve([]) },
+      managed: {
+        find: () => Promise.resolve(undefined),
+        list: () => Promise.resolve([]),
+        classOf: () => Promise.resolve(undefined),
+      },
       worktrees: { find: () => Promise.resolve(undefined), list: () => Promise.resolve([]) },
       repositories: { of: () => Promise.resolve(new Map()) },
     });
-    return { models, projects, isolation: { unusual: undefined }, pools: new RunnerPools('default'), stepBudget: 0 };
+    const classes = { of: () => Promise.resolve('default') };
+    return {
+      models,
+      projects,
+      classes,
+      isolation: { unusual: undefined },
+      pools: new RunnerPools('default'),
+      stepBudget: 0,
+    };
   }
 
   async submit(command: Command): Promise<Head> {

@@ -65,6 +65,8 @@ export class SessionHarness {
   isExecutorUp = true;
   /** How tool-executor says that it isolates. */
   isolation = 'bwrap';
+  /** Of which classes it says that sandboxes can be. */
+  sandboxClasses = ['default', 'dense', 'strict'];
   private readonly database = `spec_${randomBytes(6).toString('hex')}`;
   private readonly closers: (() => Promise<void> | void)[] = [];
   private servers!: OpenServers;
@@ -211,7 +213,8 @@ export class SessionHarness {
     const keys = await KeyRing.load(keysDirectory, 'tool-executor');
     const refuse = () => Promise.reject(new Error('not part of this spec'));
     const server = new GrpcServer({ listen: `127.0.0.1:${port}`, keys, logger }).add(executorPb.ExecutorDefinition, {
-      listTools: () => Promise.resolve({ toolsJson: [], isolation: this.isolation }),
+      listTools: () =>
+        Promise.resolve({ toolsJson: [], isolation: this.isolation, sandboxClasses: this.sandboxClasses }),
       execute: () => {
         throw new Error('not part of this spec');
       },

@@ -24,7 +24,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
-    return { toolsJson: this.executor.listTools(), isolation: this.registry.isolation };
+    return { toolsJson: this.executor.listTools(), isolation: this.registry.isolation, sandboxClasses: [] };
   }
 
   execute(request: executorPb.ExecuteRequest, context: CallContext): AsyncIterable<executorPb.ExecuteResponse> {

@@ -47,6 +47,26 @@ export interface CreateKeyResponse {
   key: string;
 }
 
+export interface GetTenantRequest {
+  /** Its id or slug. */
+  tenant: string;
+}
+
+export interface GetTenantResponse {
+  /** See `Tenant` in @margay/contracts. */
+  tenantJson: string;
+}
+
+export interface ChangeTenantRequest {
+  tenant: string;
+  /** See `TenantChange` in @margay/contracts. */
+  changeJson: string;
+}
+
+export interface ChangeTenantResponse {
+  tenantJson: string;
+}
+
 function createBaseAuthenticateRequest(): AuthenticateRequest {
   return { keyId: "", secretSha256: Buffer.alloc(0) };
 }
@@ -633,6 +653,308 @@ export const CreateKeyResponse: MessageFns<CreateKeyResponse> = {
   },
 };
 
+function createBaseGetTenantRequest(): GetTenantRequest {
+  return { tenant: "" };
+}
+
+export const GetTenantRequest: MessageFns<GetTenantRequest> = {
+  encode(message: GetTenantRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetTenantRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetTenantRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetTenantRequest {
+    return { tenant: isSet(object.tenant) ? globalThis.String(object.tenant) : "" };
+  },
+
+  toJSON(message: GetTenantRequest): unknown {
+    const obj: any = {};
+    if (message.tenant !== "") {
+      obj.tenant = message.tenant;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetTenantRequest>, I>>(base?: I): GetTenantRequest {
+    return GetTenantRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetTenantRequest>, I>>(object: I): GetTenantRequest {
+    const message = createBaseGetTenantRequest();
+    message.tenant = object.tenant ?? "";
+    return message;
+  },
+};
+
+function createBaseGetTenantResponse(): GetTenantResponse {
+  return { tenantJson: "" };
+}
+
+export const GetTenantResponse: MessageFns<GetTenantResponse> = {
+  encode(message: GetTenantResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenantJson !== "") {
+      writer.uint32(10).string(message.tenantJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): GetTenantResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseGetTenantResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenantJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): GetTenantResponse {
+    return {
+      tenantJson: isSet(object.tenantJson)
+        ? globalThis.String(object.tenantJson)
+        : isSet(object.tenant_json)
+        ? globalThis.String(object.tenant_json)
+        : "",
+    };
+  },
+
+  toJSON(message: GetTenantResponse): unknown {
+    const obj: any = {};
+    if (message.tenantJson !== "") {
+      obj.tenantJson = message.tenantJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<GetTenantResponse>, I>>(base?: I): GetTenantResponse {
+    return GetTenantResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<GetTenantResponse>, I>>(object: I): GetTenantResponse {
+    const message = createBaseGetTenantResponse();
+    message.tenantJson = object.tenantJson ?? "";
+    return message;
+  },
+};
+
+function createBaseChangeTenantRequest(): ChangeTenantRequest {
+  return { tenant: "", changeJson: "" };
+}
+
+export const ChangeTenantRequest: MessageFns<ChangeTenantRequest> = {
+  encode(message: ChangeTenantRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenant !== "") {
+      writer.uint32(10).string(message.tenant);
+    }
+    if (message.changeJson !== "") {
+      writer.uint32(18).string(message.changeJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ChangeTenantRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseChangeTenantRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenant = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.changeJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ChangeTenantRequest {
+    return {
+      tenant: isSet(object.tenant) ? globalThis.String(object.tenant) : "",
+      changeJson: isSet(object.changeJson)
+        ? globalThis.String(object.changeJson)
+        : isSet(object.change_json)
+        ? globalThis.String(object.change_json)
+        : "",
+    };
+  },
+
+  toJSON(message: ChangeTenantRequest): unknown {
+    const obj: any = {};
+    if (message.tenant !== "") {
+      obj.tenant = message.tenant;
+    }
+    if (message.changeJson !== "") {
+      obj.changeJson = message.changeJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ChangeTenantRequest>, I>>(base?: I): ChangeTenantRequest {
+    return ChangeTenantRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ChangeTenantRequest>, I>>(object: I): ChangeTenantRequest {
+    const message = createBaseChangeTenantRequest();
+    message.tenant = object.tenant ?? "";
+    message.changeJson = object.changeJson ?? "";
+    return message;
+  },
+};
+
+function createBaseChangeTenantResponse(): ChangeTenantResponse {
+  return { tenantJson: "" };
+}
+
+export const ChangeTenantResponse: MessageFns<ChangeTenantResponse> = {
+  encode(message: ChangeTenantResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.tenantJson !== "") {
+      writer.uint32(10).string(message.tenantJson);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ChangeTenantResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseChangeTenantResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.tenantJson = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ChangeTenantResponse {
+    return {
+      tenantJson: isSet(object.tenantJson)
+        ? globalThis.String(object.tenantJson)
+        : isSet(object.tenant_json)
+        ? globalThis.String(object.tenant_json)
+        : "",
+    };
+  },
+
+  toJSON(message: ChangeTenantResponse): unknown {
+    const obj: any = {};
+    if (message.tenantJson !== "") {
+      obj.tenantJson = message.tenantJson;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ChangeTenantResponse>, I>>(base?: I): ChangeTenantResponse {
+    return ChangeTenantResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ChangeTenantResponse>, I>>(object: I): ChangeTenantResponse {
+    const message = createBaseChangeTenantResponse();
+    message.tenantJson = object.tenantJson ?? "";
+    return message;
+  },
+};
+
 /** Tenants and API keys. Secrets are compared and stored as SHA-256 only. */
 export type AccessDefinition = typeof AccessDefinition;
 export const AccessDefinition = {
@@ -662,6 +984,24 @@ export const AccessDefinition = {
       requestType: CreateKeyRequest as typeof CreateKeyRequest,
       requestStream: false,
       responseType: CreateKeyResponse as typeof CreateKeyResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The caller's own tenant, or any for the platform operator. */
+    getTenant: {
+      name: "GetTenant",
+      requestType: GetTenantRequest as typeof GetTenantRequest,
+      requestStream: false,
+      responseType: GetTenantResponse as typeof GetTenantResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** Platform operator only. Acts within five seconds. */
+    changeTenant: {
+      name: "ChangeTenant",
+      requestType: ChangeTenantRequest as typeof ChangeTenantRequest,
+      requestStream: false,
+      responseType: ChangeTenantResponse as typeof ChangeTenantResponse,
       responseStream: false,
       options: {},
     },

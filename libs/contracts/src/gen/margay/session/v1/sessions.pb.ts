@@ -316,6 +316,8 @@ export interface CreateProjectRequest {
   idempotencyKey: string;
   /** What its files begin with, see `ContentSource` in @margay/contracts; empty = as `content_kind` says. */
   contentJson: string;
+  /** Of sandboxes of its sessions that name none; empty = the tenant's. */
+  sandboxClass: string;
 }
 
 export interface CreateProjectResponse {
@@ -335,7 +337,11 @@ export interface GetProjectResponse {
 export interface UpdateProjectRequest {
   projectId: string;
   name?: string | undefined;
-  description?: string | undefined;
+  description?:
+    | string
+    | undefined;
+  /** Empty = the tenant's again. */
+  sandboxClass?: string | undefined;
 }
 
 export interface UpdateProjectResponse {
@@ -5054,7 +5060,15 @@ export const ListProjectsResponse: MessageFns<ListProjectsResponse> = {
 };
 
 function createBaseCreateProjectRequest(): CreateProjectRequest {
-  return { name: "", description: "", path: "", contentKind: "", idempotencyKey: "", contentJson: "" };
+  return {
+    name: "",
+    description: "",
+    path: "",
+    contentKind: "",
+    idempotencyKey: "",
+    contentJson: "",
+    sandboxClass: "",
+  };
 }
 
 export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
@@ -5076,6 +5090,9 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
     }
     if (message.contentJson !== "") {
       writer.uint32(50).string(message.contentJson);
+    }
+    if (message.sandboxClass !== "") {
+      writer.uint32(58).string(message.sandboxClass);
     }
     return writer;
   },
@@ -5141,6 +5158,14 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
             message.contentJson = reader.string();
             continue;
           }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.sandboxClass = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5173,6 +5198,11 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
         : isSet(object.content_json)
         ? globalThis.String(object.content_json)
         : "",
+      sandboxClass: isSet(object.sandboxClass)
+        ? globalThis.String(object.sandboxClass)
+        : isSet(object.sandbox_class)
+        ? globalThis.String(object.sandbox_class)
+        : "",
     };
   },
 
@@ -5196,6 +5226,9 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
     if (message.contentJson !== "") {
       obj.contentJson = message.contentJson;
     }
+    if (message.sandboxClass !== "") {
+      obj.sandboxClass = message.sandboxClass;
+    }
     return obj;
   },
 
@@ -5210,6 +5243,7 @@ export const CreateProjectRequest: MessageFns<CreateProjectRequest> = {
     message.contentKind = object.contentKind ?? "";
     message.idempotencyKey = object.idempotencyKey ?? "";
     message.contentJson = object.contentJson ?? "";
+    message.sandboxClass = object.sandboxClass ?? "";
     return message;
   },
 };
@@ -5450,7 +5484,7 @@ export const GetProjectResponse: MessageFns<GetProjectResponse> = {
 };
 
 function createBaseUpdateProjectRequest(): UpdateProjectRequest {
-  return { projectId: "", name: undefined, description: undefined };
+  return { projectId: "", name: undefined, description: undefined, sandboxClass: undefined };
 }
 
 export const UpdateProjectRequest: MessageFns<UpdateProjectRequest> = {
@@ -5463,6 +5497,9 @@ export const UpdateProjectRequest: MessageFns<UpdateProjectRequest> = {
     }
     if (message.description !== undefined) {
       writer.uint32(26).string(message.description);
+    }
+    if (message.sandboxClass !== undefined) {
+      writer.uint32(34).string(message.sandboxClass);
     }
     return writer;
   },
@@ -5504,6 +5541,14 @@ export const UpdateProjectRequest: MessageFns<UpdateProjectRequest> = {
             message.description = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.sandboxClass = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5525,6 +5570,11 @@ export const UpdateProjectRequest: MessageFns<UpdateProjectRequest> = {
         : "",
       name: isSet(object.name) ? globalThis.String(object.name) : undefined,
       description: isSet(object.description) ? globalThis.String(object.description) : undefined,
+      sandboxClass: isSet(object.sandboxClass)
+        ? globalThis.String(object.sandboxClass)
+        : isSet(object.sandbox_class)
+        ? globalThis.String(object.sandbox_class)
+        : undefined,
     };
   },
 
@@ -5539,6 +5589,9 @@ export const UpdateProjectRequest: MessageFns<UpdateProjectRequest> = {
     if (message.description !== undefined) {
       obj.description = message.description;
     }
+    if (message.sandboxClass !== undefined) {
+      obj.sandboxClass = message.sandboxClass;
+    }
     return obj;
   },
 
@@ -5550,6 +5603,7 @@ export const UpdateProjectRequest: MessageFns<UpdateProjectRequest> = {
     message.projectId = object.projectId ?? "";
     message.name = object.name ?? undefined;
     message.description = object.description ?? undefined;
+    message.sandboxClass = object.sandboxClass ?? undefined;
     return message;
   },
 };

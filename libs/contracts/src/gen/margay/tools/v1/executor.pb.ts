@@ -18,7 +18,11 @@ export interface ListToolsResponse {
   /** Tool descriptors, see `ToolDescriptor` in @margay/contracts. */
   toolsJson: string[];
   /** How sandboxes are kept apart: bwrap, uid, none; shown in run_accepted. */
-  isolation?: string | undefined;
+  isolation?:
+    | string
+    | undefined;
+  /** Classes that sandboxes can be of; empty: it does not say. */
+  sandboxClasses: string[];
 }
 
 export interface ExecuteRequest {
@@ -368,7 +372,7 @@ export const ListToolsRequest: MessageFns<ListToolsRequest> = {
 };
 
 function createBaseListToolsResponse(): ListToolsResponse {
-  return { toolsJson: [], isolation: undefined };
+  return { toolsJson: [], isolation: undefined, sandboxClasses: [] };
 }
 
 export const ListToolsResponse: MessageFns<ListToolsResponse> = {
@@ -378,6 +382,9 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
     }
     if (message.isolation !== undefined) {
       writer.uint32(18).string(message.isolation);
+    }
+    for (const v of message.sandboxClasses) {
+      writer.uint32(26).string(v!);
     }
     return writer;
   },
@@ -411,6 +418,14 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
             message.isolation = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.sandboxClasses.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -431,6 +446,11 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
         ? object.tools_json.map((e: any) => globalThis.String(e))
         : [],
       isolation: isSet(object.isolation) ? globalThis.String(object.isolation) : undefined,
+      sandboxClasses: globalThis.Array.isArray(object?.sandboxClasses)
+        ? object.sandboxClasses.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.sandbox_classes)
+        ? object.sandbox_classes.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -442,6 +462,9 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
     if (message.isolation !== undefined) {
       obj.isolation = message.isolation;
     }
+    if (message.sandboxClasses?.length) {
+      obj.sandboxClasses = message.sandboxClasses;
+    }
     return obj;
   },
 
@@ -452,6 +475,7 @@ export const ListToolsResponse: MessageFns<ListToolsResponse> = {
     const message = createBaseListToolsResponse();
     message.toolsJson = object.toolsJson?.map((e) => e) || [];
     message.isolation = object.isolation ?? undefined;
+    message.sandboxClasses = object.sandboxClasses?.map((e) => e) || [];
     return message;
   },
 };
