@@ -192,6 +192,19 @@ describe('what does not fit together is refused, with what to set', () => {
       'workspaces: the namespace team is used twice',
     ],
     [
+      'a tenant of two namespaces',
+      {
+        ...EVALUATION,
+        workspaces: {
+          extraNamespaces: [
+            { name: 'a', tenants: ['t'] },
+            { name: 'b', tenants: ['t'] },
+          ],
+        },
+      },
+      'workspaces.extraNamespaces: a tenant is in two namespaces; leave it in one',
+    ],
+    [
       'an API server that is out of reach',
       { ...EVALUATION, networkPolicy: { apiServerCidrs: [] } },
       'networkPolicy.apiServerCidrs: empty, so tool-executor can make no sandboxes; set the addresses that `kubectl get endpoints kubernetes` lists',

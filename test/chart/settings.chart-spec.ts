@@ -93,6 +93,13 @@ describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'ow
 );
 
 describe('settings reach those they are for', () => {
+  it('namespaces of tenants, to tool-executor', () => {
+    const extraNamespaces = [{ name: 'team-a', tenants: ['acme', 'anvil'] }, { name: 'team-b' }];
+    const { MARGAY_WORKSPACES_EXTRA_NAMESPACES: text } = environmentIn({ ...EVALUATION, workspaces: { extraNamespaces } }, 'margay-tool-executor'); // prettier-ignore
+    expect(JSON.parse(String(text))).toEqual({ 'team-a': ['acme', 'anvil'], 'team-b': [] });
+    expect(environmentIn(EVALUATION, 'margay-tool-executor')).not.toHaveProperty('MARGAY_WORKSPACES_EXTRA_NAMESPACES');
+  });
+
   it('limits of the gateway', () => {
     const gateway = { maxStreams: 500, rateLimit: { perSecond: 5, burst: 6 }, streamDrainSeconds: 3, corsOrigins: ['https://a.example', 'https://b.example'] }; // prettier-ignore
     const environment = environmentIn({ ...EVALUATION, gateway }, 'margay-gateway');

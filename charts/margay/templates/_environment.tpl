@@ -138,6 +138,13 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- with .Values.sandbox -}}
 - { name: MARGAY_SANDBOX_DRIVER, value: kubernetes }
 - { name: MARGAY_WORKSPACES_NAMESPACE, value: {{ $.Values.workspaces.namespace }} }
+{{- $tenantsOf := dict }}
+{{- range $.Values.workspaces.extraNamespaces }}
+{{- $_ := set $tenantsOf .name (.tenants | default list) }}
+{{- end }}
+{{- if $tenantsOf }}
+- { name: MARGAY_WORKSPACES_EXTRA_NAMESPACES, value: {{ $tenantsOf | toJson | quote }} }
+{{- end }}
 - { name: MARGAY_INSTALL_ID, value: {{ include "margay.install" $ }} }
 - { name: MARGAY_SANDBOX_IMAGE, value: {{ include "margay.imageOf" (dict "root" $ "image" .image) }} }
 - { name: MARGAY_SANDBOX_PULL_POLICY, value: {{ $.Values.image.pullPolicy }} }

@@ -112,6 +112,13 @@
 {{- end }}
 {{- $names = append $names .name }}
 {{- end }}
+{{- $placed := list }}
+{{- range $values.workspaces.extraNamespaces }}
+{{- $placed = concat $placed (.tenants | default list) }}
+{{- end }}
+{{- if ne (len $placed) (len (uniq $placed)) }}
+- 'workspaces.extraNamespaces: a tenant is in two namespaces; leave it in one'
+{{- end }}
 {{- with $values.networkPolicy }}
 {{- if and .enabled (not .apiServerCidrs) }}
 - 'networkPolicy.apiServerCidrs: empty, so tool-executor can make no sandboxes; set the addresses that `kubectl get endpoints kubernetes` lists, each with /32'

@@ -2,10 +2,31 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
 
+/** What is no JSON stays text, which no schema of an object takes. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+function areDisjoint(tenantsOf: Readonly<Record<string, readonly string[]>>): boolean {
+  const tenants = Object.values(tenantsOf).flat();
+  return new Set(tenants).size === tenants.length;
+}
+
 /** For the driver `kubernetes`, see docs/sandboxes.md. */
 const KubernetesSettings = {
   MARGAY_KUBECONFIG: z.string().optional().describe('a kubeconfig; without it the service account of the pod'),
   MARGAY_WORKSPACES_NAMESPACE: z.string().default('margay-workspaces').describe('where sandboxes run'),
+  MARGAY_WORKSPACES_EXTRA_NAMESPACES: z
+    .string()
+    .default('{}')
+    .transform(jsonOf)
+    .pipe(z.record(z.string(), z.array(z.string())))
+    .refine(areDisjoint, 'a tenant is in two namespaces')
+    .describe('JSON: further namespaces, and the tenants whose sandboxes run there'),
   MARGAY_NATS_URL: z.string().optional().describe('address of NATS, where ends of sandboxes are told'),
   MARGAY_EGRESS_ADDRESS: z.string().regex(/:\d+$/).optional().describe('host:port of the egress proxy for sandboxes'),
   MARGAY_INSTALL_ID: z.string().default('margay').describe('tells sandboxes of installations apart, a label value'),
@@ -38,15 +59,6 @@ const KubernetesSettings = {
     .describe('seconds after which a pod without a record, or a record without its pod, is removed'),
 };
 
-/** What is no JSON stays text, which no schema of an object takes. */
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-
 /** See docs/workspaces.md. */
 const WorkspaceSettings = {
   MARGAY_WORKSPACE_TEMPLATES_FILE: z.string().optional().describe('a YAML file of what new projects can begin with'),
@@ -70,6 +82,8 @@ const WorkspaceSettings = {
 export const ToolExecutorConfig = z.object({
   MARGAY_TOOL_EXECUTOR_LISTEN: z.string().describe('host:port of its gRPC server'),
   MARGAY_KEYS_DIR: z.string().describe('folder of the service keys'),
+  /** Asked for what is to be kept out of results; without it nothing is. */
+  MARGAY_SESSION_URL: z.string().optional().describe('host:port of session'),
   MARGAY_HOME: z
     .string()
     .default(path.join(homedir(), '.margay'))

@@ -167,7 +167,12 @@ function describeDriver(name: string, start: () => Promise<DriverUnderTest>): vo
     }, 60_000);
 
     it('says how many sandboxes wait', async () => {
-      const pool = await subject.open.driver.ensurePool({ class: 'default', specHash: 'x', target: 0 });
+      const pool = await subject.open.driver.ensurePool({
+        namespace: 'test',
+        class: 'default',
+        specHash: 'x',
+        target: 0,
+      });
       expect(pool).toMatchObject({ warming: 0, failing: 0 });
     });
   });

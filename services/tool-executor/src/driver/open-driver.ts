@@ -22,7 +22,7 @@ export interface OpenDriver {
   /** Where files may end with a sandbox: what brings them into the next one. */
   restoring?: RestorePreparation;
   /** Where workspaces are volumes: removes one that is no workspace's any more. */
-  dropVolume?: (volume: { pvcName: string; pvcUid: string }) => Promise<void>;
+  dropVolume?: (volume: { namespace: string; pvcName: string; pvcUid: string }) => Promise<void>;
   /** Where sandboxes speak to the egress proxy over a network. */
   findCaller?: FindCaller;
   /** Sandboxes that are to end have been released before. */

@@ -76,6 +76,8 @@ export interface ReleaseOptions {
 }
 
 export interface PoolRequest {
+  /** Where they wait; drivers without namespaces have one pool of a class. */
+  namespace: string;
   class: string;
   specHash: string;
   target: number;

@@ -17,7 +17,7 @@ export interface InventoriedWorkspace {
   _id: string;
   tenantId: string;
   key: string;
-  volume?: { pvcName: string; pvcUid: string };
+  volume?: { namespace: string; pvcName: string; pvcUid: string };
 }
 
 /** What a driver has: sandboxes that live, and the files of workspaces. */

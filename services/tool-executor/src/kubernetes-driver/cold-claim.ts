@@ -41,6 +41,8 @@ export class ColdClaim {
     const claimKey = claimKeyOf(sessionId, workspace.class);
     const attempt = (latest?.attempt ?? 0) + 1;
     const id = boundId(claimKey, attempt);
+    // Beside its volume, also where new ones of the tenant are made elsewhere by now.
+    const namespace = workspace.volume?.namespace ?? settings.namespaceOf(tenantId);
     const now = new Date();
     return sandboxes.insertClaimed({
       _id: id,
@@ -51,9 +53,9 @@ export class ColdClaim {
       claimKey,
       ...(!workspace.volume && settings.class(workspace.class).warm.max > 0 ? { isPoolEmpty: true } : {}),
       class: workspace.class,
-      pool: settings.poolOf(workspace.class),
+      pool: settings.poolOf(workspace.class, namespace),
       state: 'starting',
-      namespace: settings.namespace,
+      namespace,
       podName: podNameOf(id),
       specHash: settings.specHashOf(workspace.class),
       attempt,
@@ -65,7 +67,11 @@ export class ColdClaim {
 
   /** @returns undefined when the claim has to look again at what the session has */
   async goOn(row: SandboxRow, request: ClaimRequest, workspace: WorkspaceRow): Promise<Claim | undefined> {
-    const refused = this.parts.quota.refusal;
+    if (workspace.volume && workspace.volume.namespace !== row.namespace) {
+      await this.parts.endings.end(row, 'released', 'the volume of the workspace is elsewhere');
+      return undefined;
+    }
+    const refused = this.parts.quota.refusalIn(row.namespace);
     if (refused && row.podUid === undefined) return { refusal: { ...refusalOf(row), ...refused } };
     await this.context.sandboxes.touch(row._id);
     let made: SandboxRow | undefined;
@@ -75,7 +81,7 @@ export class ColdClaim {
       return this.notMade(row, error);
     }
     if (!made) return undefined;
-    this.parts.quota.clear();
+    this.parts.quota.clear(row.namespace);
     if (!(await this.giveVolume(made))) {
       await this.parts.endings.end(made, 'released', 'the workspace has another volume');
       return undefined;
@@ -136,10 +142,11 @@ export class ColdClaim {
   }
 
   private async look(row: SandboxRow): Promise<PodStatus> {
-    const seen: Pod | undefined = this.context.pods.get(row.podName);
+    const seen: Pod | undefined = this.context.pods.get(row);
     if (seen && seen.metadata?.uid === row.podUid) return statusOf(seen);
     const isNew = ageOf(row.startedAt) < UNSEEN_MS;
-    const there = isNew && this.context.pods.failure === undefined ? undefined : await this.parts.pods.find(row);
+    const there =
+      isNew && this.context.pods.failureIn(row.namespace) === undefined ? undefined : await this.parts.pods.find(row);
     if (there) return statusOf(there);
     if (isNew) return { kind: 'waiting', reason: 'starting', message: 'the pod is being made' };
     return { kind: 'leaving', message: 'the pod is gone' };
@@ -158,10 +165,13 @@ export class ColdClaim {
     return { refusal: { ...refusalOf(row), reason: why, message, retryAfterMs: 0 } };
   }
 
-  private async eventOf({ podUid }: SandboxRow): Promise<{ reason: WaitReason; message: string } | undefined> {
+  private async eventOf({
+    namespace,
+    podUid,
+  }: SandboxRow): Promise<{ reason: WaitReason; message: string } | undefined> {
     if (podUid === undefined) return undefined;
     const { api, logger } = this.context;
-    const events = await api.eventsOf(podUid).catch((error: unknown) => {
+    const events = await api.eventsOf(namespace, podUid).catch((error: unknown) => {
       logger.debug({ err: error }, 'events cannot be read');
       return [];
     });
@@ -177,7 +187,8 @@ export class ColdClaim {
 
   private async notMade(row: SandboxRow, error: unknown): Promise<Claim> {
     if (!isMargayError(error)) throw error;
-    if (error.reason === 'quota') return { refusal: { ...refusalOf(row), ...this.parts.quota.begin(error.message) } };
+    if (error.reason === 'quota')
+      return { refusal: { ...refusalOf(row), ...this.parts.quota.begin(row.namespace, error.message) } };
     if (error.code === 'UNAVAILABLE')
       return { refusal: { ...refusalOf(row), message: error.message, retryAfterMs: RETRY_FIRST_MS } };
     return this.giveUp(row, { reason: 'starting', message: error.message });

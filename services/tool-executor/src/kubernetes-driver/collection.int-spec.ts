@@ -4,7 +4,7 @@ import { LABEL, ORPHANED_AT, ownLabels } from './labels';
 import { podNameOf, Pods } from './pods';
 import type { SandboxContext } from './sandbox-context';
 import type { NewSandboxRow, SandboxRow } from './sandbox-row';
-import { ClusterFixture } from '../spec/cluster-fixture';
+import { ClusterFixture, OWN_NAMESPACE, OWN_TENANT } from '../spec/cluster-fixture';
 import type { FakeObject } from '../spec/fake-cluster';
 
 const MINUTE = 60_000;
@@ -25,6 +25,7 @@ afterAll(() => fixture.close(), 60_000);
 beforeEach(() => {
   for (const object of [...fixture.cluster.objects.values()]) fixture.cluster.remove(object);
   fixture.cluster.writes.length = 0;
+  fixture.cluster.forbidden.clear();
   now = Date.now();
   removed = [];
   const endings = new Endings(context, new Pods(context));
@@ -172,13 +173,41 @@ describe('the collection', () => {
     const claim = fixture.cluster.add('PersistentVolumeClaim', 'restored', labels);
     expect(await collection.sweep()).toBe(1);
     const adopted = { pvcName: 'restored', pvcUid: claim.metadata.uid };
-    expect(await context.workspaces.findByVolume('restored')).toMatchObject({ _id, volume: adopted });
+    expect(await context.workspaces.findByVolume('test', 'restored')).toMatchObject({ _id, volume: adopted });
     // The same name under another UID, as after a restore of the cluster.
     fixture.cluster.remove(claim);
     const again = fixture.cluster.add('PersistentVolumeClaim', 'restored', labels);
     expect(await collection.sweep()).toBe(1);
-    expect((await context.workspaces.findByVolume('restored'))?.volume?.pvcUid).toBe(again.metadata.uid);
+    expect((await context.workspaces.findByVolume('test', 'restored'))?.volume?.pvcUid).toBe(again.metadata.uid);
     expect(await collection.sweep()).toBe(0);
     expect(again.metadata.annotations).toBeUndefined();
+  });
+
+  it("looks after a tenant's own namespace, whatever another one answers", async () => {
+    const own = await row({ namespace: OWN_NAMESPACE, tenantId: OWN_TENANT, podUid: 'u1' });
+    const other = await row({ podUid: 'u2' });
+    const labels = { ...ownLabels('spec'), [LABEL.sandbox]: 'e'.repeat(20) };
+    fixture.cluster.add('Pod', 'orphan', labels, OWN_NAMESPACE);
+    fixture.cluster.add('Pod', podNameOf(own._id), { ...labels, [LABEL.sandbox]: own._id });
+    fixture.cluster.forbidden.add('test');
+    await collection.sweep();
+    now += MINUTE;
+    expect(await collection.sweep()).toBe(2);
+    expect([await stateOf(own), await stateOf(other)]).toEqual(['lost', 'ready']);
+    expect(fixture.cluster.list('pods', OWN_NAMESPACE)).toEqual([]);
+  });
+
+  it("takes no volume in a tenant's own namespace for another tenant's", async () => {
+    const made = { class: 'default', storage: 'volume' } as const;
+    const foreign = await context.workspaces.obtain('t1', 's/foreign', made);
+    const theirs = await context.workspaces.obtain(OWN_TENANT, 's/theirs', made);
+    for (const { _id } of [foreign, theirs]) {
+      const labels = { ...ownLabels('spec'), [LABEL.workspace]: _id };
+      fixture.cluster.add('PersistentVolumeClaim', `of-${_id}`, labels, OWN_NAMESPACE);
+    }
+    expect(await collection.sweep()).toBe(1);
+    expect((await context.workspaces.find('t1', foreign._id))?.volume).toBeUndefined();
+    const volume = { namespace: OWN_NAMESPACE, pvcName: `of-${theirs._id}` };
+    expect(await context.workspaces.find(OWN_TENANT, theirs._id)).toMatchObject({ volume });
   });
 });

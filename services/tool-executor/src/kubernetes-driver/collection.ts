@@ -1,7 +1,7 @@
 import { eachOf } from '@margay/platform';
 import { UTILITY_IDLE_MS, utilityWorkspaceOf } from '../driver/workspace-key';
 import type { Endings } from './endings';
-import type { Pod, VolumeClaim } from './kubernetes-api';
+import type { Pod, Seen, VolumeClaim } from './kubernetes-api';
 import { isOwn, LABEL, ORPHANED_AT, selectorOf } from './labels';
 import type { SandboxContext } from './sandbox-context';
 import { isFinal, type SandboxRow } from './sandbox-row';
@@ -43,26 +43,47 @@ export class Collection {
     this.unpairedMs = options.unpairedMs ?? UNPAIRED_MS;
   }
 
-  /** @returns how much was put right */
+  /** @returns how much was put right. @throws if there was no answer about any of the namespaces */
   async sweep(): Promise<number> {
-    const { api, sandboxes, settings } = this.context;
+    const { sandboxes, settings, logger } = this.context;
     // Rows first: a pod is made after its row.
     const rows = await sandboxes.listLive();
-    const selector = selectorOf(settings.install);
-    const [pods, volumes] = await Promise.all([api.listPods(selector), api.listVolumes(selector)]);
-    const own = pods.filter(({ metadata }) => isOwn(metadata?.labels, settings.install));
-    const before = [...this.unpaired.keys()];
+    const names = new Set([...settings.namespaces, ...rows.map(({ namespace }) => namespace)]);
     const seen = new Set<string>();
+    const before = [...this.unpaired.keys()];
+    const failures: unknown[] = [];
+    let count = 0;
+    for (const namespace of names) {
+      try {
+        count += await this.sweepIn(namespace, rows, seen);
+      } catch (error) {
+        logger.warn({ namespace, err: error }, 'sandboxes of a namespace could not be collected');
+        failures.push(error);
+      }
+    }
+    if (failures.length === names.size) throw failures[0];
+    for (const key of before) if (!seen.has(key)) this.unpaired.delete(key);
+    return count;
+  }
+
+  private async sweepIn(namespace: string, all: readonly SandboxRow[], seen: Set<string>): Promise<number> {
+    const { api, settings } = this.context;
+    const selector = selectorOf(settings.install);
+    const rows = all.filter((row) => row.namespace === namespace);
+    const [pods, volumes] = await Promise.all([
+      api.listPods(namespace, selector),
+      api.listVolumes(namespace, selector),
+    ]);
+    const own = pods.filter(({ metadata }) => isOwn(metadata?.labels, settings.install));
     let count = 0;
     const works = [
       ...rows.map((row) => () => this.row(row, own, seen)),
-      ...own.map((pod) => () => this.pod(pod, rows, seen)),
-      ...volumes.map((volume) => () => this.volume(volume, rows, seen)),
+      ...own.map((pod) => () => this.pod(namespace, pod, rows, seen)),
+      ...volumes.map((volume) => () => this.volume(namespace, volume, rows, seen)),
     ];
     await eachOf(works, async (work) => {
       if (await work()) count += 1;
     });
-    for (const key of before) if (!seen.has(key)) this.unpaired.delete(key);
     return count;
   }
 
@@ -107,7 +128,12 @@ export class Collection {
     return quietMs > idleMs || (isOld && quietMs > QUIET_MS);
   }
 
-  private async pod({ metadata }: Pod, rows: readonly SandboxRow[], seen: Set<string>): Promise<boolean> {
+  private async pod(
+    namespace: string,
+    { metadata }: Pod,
+    rows: readonly SandboxRow[],
+    seen: Set<string>,
+  ): Promise<boolean> {
     const { name = '', uid = '', labels, deletionTimestamp } = metadata ?? {};
     const id = labels?.[LABEL.sandbox] ?? '';
     if (deletionTimestamp || rows.some((row) => row._id === id && isPodOf(row, uid))) return false;
@@ -115,35 +141,43 @@ export class Collection {
     if (row && !isFinal(row) && isPodOf(row, uid)) return false;
     const isOver = row !== undefined && this.now() - (row.endedAt ?? row.createdAt).getTime() > ENDING_MS;
     if (!isOver && !this.isUnpaired(`pod ${uid}`, seen)) return false;
-    await this.context.api.deletePod({ name, uid }, 0);
+    await this.context.api.deletePod({ namespace, name, uid }, 0);
     this.options.onRemoved?.('pod');
     return true;
   }
 
-  private async volume({ metadata }: VolumeClaim, rows: readonly SandboxRow[], seen: Set<string>): Promise<boolean> {
+  private async volume(
+    namespace: string,
+    { metadata }: VolumeClaim,
+    rows: readonly SandboxRow[],
+    seen: Set<string>,
+  ): Promise<boolean> {
     const { name = '', uid = '', labels, annotations, deletionTimestamp } = metadata ?? {};
     if (deletionTimestamp) return false;
-    const { api, workspaces } = this.context;
-    const volume = { namespace: api.namespace, pvcName: name, pvcUid: uid };
+    const { api, workspaces, settings } = this.context;
+    const found: Seen = { namespace, name, uid };
+    const volume = { namespace, pvcName: name, pvcUid: uid };
+    const tenants = settings.tenantsOf(namespace);
     const marked = labels?.[LABEL.workspace];
-    const workspace = await workspaces.findByVolume(name);
+    const workspace = await workspaces.findByVolume(namespace, name);
     if (workspace) {
       // Store and cluster may have been restored from different days.
-      if (workspace.volume?.pvcUid !== uid && marked === workspace._id) return workspaces.adopt(marked, volume);
+      if (workspace.volume?.pvcUid !== uid && marked === workspace._id)
+        return workspaces.adopt(marked, volume, tenants);
       if (labels?.[LABEL.workspace] === workspace._id) return false;
-      await api.markVolume({ name, uid }, { labels: { [LABEL.workspace]: workspace._id } });
+      await api.markVolume(found, { labels: { [LABEL.workspace]: workspace._id } });
       return true;
     }
     if (rows.some((row) => row.podName === name || row.volume?.pvcName === name)) return false;
-    if (marked !== undefined && (await workspaces.adopt(marked, volume))) return true;
+    if (marked !== undefined && (await workspaces.adopt(marked, volume, tenants))) return true;
     const since = annotations?.[ORPHANED_AT];
-    if (since !== undefined) return this.removeVolume({ name, uid }, since);
+    if (since !== undefined) return this.removeVolume(found, since);
     if (!this.isUnpaired(`volume ${uid}`, seen)) return false;
-    await api.markVolume({ name, uid }, { annotations: { [ORPHANED_AT]: new Date(this.now()).toISOString() } });
+    await api.markVolume(found, { annotations: { [ORPHANED_AT]: new Date(this.now()).toISOString() } });
     return true;
   }
 
-  private async removeVolume(volume: { name: string; uid: string }, since: string): Promise<boolean> {
+  private async removeVolume(volume: Seen, since: string): Promise<boolean> {
     if (this.now() - Date.parse(since) < VOLUME_KEPT_MS) return false;
     await this.context.api.deleteVolume(volume);
     this.options.onRemoved?.('volume');

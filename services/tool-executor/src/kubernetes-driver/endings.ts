@@ -31,13 +31,13 @@ export class Endings {
   /** The rest of an end, also of one that somebody else began. */
   async remove(row: SandboxRow, final: Final): Promise<void> {
     const { api, sandboxes, workspaces, logger } = this.context;
+    const { namespace, volume } = row;
     const pod = row.podUid === undefined ? await this.pods.find(row) : undefined;
     const podUid = row.podUid ?? pod?.metadata?.uid;
-    if (podUid !== undefined) await api.deletePod({ name: row.podName, uid: podUid }, DELETE_GRACE_SECONDS);
+    if (podUid !== undefined) await api.deletePod({ namespace, name: row.podName, uid: podUid }, DELETE_GRACE_SECONDS);
     await faultPoint('sandbox.after-delete', () => detailOf(row));
-    const { volume } = row;
-    const isNobodys = volume?.pvcName === row.podName && !(await workspaces.hasVolume(volume.pvcName));
-    if (volume && isNobodys) await api.deleteVolume({ name: volume.pvcName, uid: volume.pvcUid });
+    const isNobodys = volume?.pvcName === row.podName && !(await workspaces.findByVolume(namespace, volume.pvcName));
+    if (volume && isNobodys) await api.deleteVolume({ namespace, name: volume.pvcName, uid: volume.pvcUid });
     await sandboxes.finish(row, final, row.reason ?? 'ended');
     const { _id: sandboxId, sessionId, reason } = row;
     logger.info({ sandboxId, sessionId, reason, state: final }, 'sandbox ended');

@@ -17,14 +17,17 @@ export type ClusterEvent = CoreV1Event;
 export interface KubernetesApiOptions {
   /** A kubeconfig; absent: the service account of this pod. */
   kubeconfigFile?: string | undefined;
-  namespace: string;
   /** Told of each write that the server took. */
   onWrite?: (verb: 'create' | 'patch' | 'delete', kind: 'pod' | 'volume') => void;
 }
 
-/** An object as it was seen; a change demands that it still is that one. */
-export interface Seen {
+export interface Named {
+  namespace: string;
   name: string;
+}
+
+/** An object as it was seen; a change demands that it still is that one. */
+export interface Seen extends Named {
   uid: string;
   resourceVersion?: string | undefined;
 }
@@ -35,7 +38,7 @@ const NOTHING = Symbol('nothing');
 type Library = typeof import('@kubernetes/client-node');
 
 /**
- * Pods and volumes of one namespace. The only file that loads the client library, which costs 0.8 s and 62 MB.
+ * Pods and volumes of the namespaces that are ours. The only file that loads the client library, which costs 0.8 s and 62 MB.
  * Errors are those of `kubernetesError`.
  */
 export class KubernetesApi {
@@ -54,68 +57,58 @@ export class KubernetesApi {
     return new KubernetesApi(config.makeApiClient(library.CoreV1Api), config, library, options);
   }
 
-  get namespace(): string {
-    return this.options.namespace;
-  }
-
+  /** In the namespace that it names. */
   async createPod(body: Pod): Promise<Pod> {
-    const { namespace } = this;
+    const namespace = namespaceOf(body);
     return this.write('create', 'pod', () => this.core.createNamespacedPod({ namespace, body }));
   }
 
-  async findPod(name: string): Promise<Pod | undefined> {
-    const { namespace } = this;
+  async findPod({ namespace, name }: Named): Promise<Pod | undefined> {
     return found(this.core.readNamespacedPod({ namespace, name }));
   }
 
-  async listPods(labelSelector: string): Promise<Pod[]> {
-    const { namespace } = this;
+  async listPods(namespace: string, labelSelector: string): Promise<Pod[]> {
     return (await this.core.listNamespacedPod({ namespace, labelSelector }).catch(rethrow)).items;
   }
 
   /** @throws ABORTED `changed` if it is not what was seen any more */
-  async labelPod({ name, uid, resourceVersion }: Seen, labels: Record<string, string>): Promise<Pod> {
-    const { namespace } = this;
+  async labelPod({ namespace, name, uid, resourceVersion }: Seen, labels: Record<string, string>): Promise<Pod> {
     const body = { metadata: { uid, resourceVersion, labels } };
     return this.write('patch', 'pod', () => this.core.patchNamespacedPod({ namespace, name, body }, this.merging()));
   }
 
   /** Nothing happens if there is none of that UID any more. */
-  async deletePod({ name, uid }: Seen, gracePeriodSeconds?: number): Promise<void> {
-    const { namespace } = this;
+  async deletePod({ namespace, name, uid }: Seen, gracePeriodSeconds?: number): Promise<void> {
     const body = { preconditions: { uid }, ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }) };
     await this.write('delete', 'pod', () => gone(this.core.deleteNamespacedPod({ namespace, name, body })));
   }
 
+  /** In the namespace that it names. */
   async createVolume(body: VolumeClaim): Promise<VolumeClaim> {
-    const { namespace } = this;
+    const namespace = namespaceOf(body);
     return this.write('create', 'volume', () => this.core.createNamespacedPersistentVolumeClaim({ namespace, body }));
   }
 
-  async findVolume(name: string): Promise<VolumeClaim | undefined> {
-    const { namespace } = this;
+  async findVolume({ namespace, name }: Named): Promise<VolumeClaim | undefined> {
     return found(this.core.readNamespacedPersistentVolumeClaim({ namespace, name }));
   }
 
-  async listVolumes(labelSelector: string): Promise<VolumeClaim[]> {
-    const { namespace } = this;
+  async listVolumes(namespace: string, labelSelector: string): Promise<VolumeClaim[]> {
     const answer = this.core.listNamespacedPersistentVolumeClaim({ namespace, labelSelector });
     return (await answer.catch(rethrow)).items;
   }
 
   /** Sets labels and annotations. @throws ABORTED `changed` if it is another one now */
   async markVolume(
-    { name, uid }: Seen,
+    { namespace, name, uid }: Seen,
     marks: { labels?: Record<string, string>; annotations?: Record<string, string> },
   ): Promise<void> {
-    const { namespace } = this;
     const body = { metadata: { uid, ...marks } };
     const patch = { namespace, name, body };
     await this.write('patch', 'volume', () => this.core.patchNamespacedPersistentVolumeClaim(patch, this.merging()));
   }
 
-  async deleteVolume({ name, uid }: Seen): Promise<void> {
-    const { namespace } = this;
+  async deleteVolume({ namespace, name, uid }: Seen): Promise<void> {
     const body = { preconditions: { uid } };
     await this.write('delete', 'volume', () =>
       gone(this.core.deleteNamespacedPersistentVolumeClaim({ namespace, name, body })),
@@ -123,18 +116,18 @@ export class KubernetesApi {
   }
 
   /** What the cluster tells of a pod, newest last. */
-  async eventsOf(uid: string): Promise<ClusterEvent[]> {
-    const { namespace } = this;
+  async eventsOf(namespace: string, uid: string): Promise<ClusterEvent[]> {
     const fieldSelector = `involvedObject.uid=${uid}`;
     return (await this.core.listNamespacedEvent({ namespace, fieldSelector }).catch(rethrow)).items;
   }
 
   /** Pods as they are now and as they change. Not started. */
-  watchPods(labelSelector: string): PodCache {
-    const path = `/api/v1/namespaces/${this.namespace}/pods`;
-    const list = () => this.core.listNamespacedPod({ namespace: this.namespace, labelSelector });
-    const informer: Informer = this.library.makeInformer(this.config, path, list, labelSelector);
-    return new PodCache(informer, this.namespace);
+  watchPods(namespaces: readonly string[], labelSelector: string): PodCache {
+    const informerOf = (namespace: string): Informer => {
+      const list = () => this.core.listNamespacedPod({ namespace, labelSelector });
+      return this.library.makeInformer(this.config, `/api/v1/namespaces/${namespace}/pods`, list, labelSelector);
+    };
+    return new PodCache(new Map(namespaces.map((namespace) => [namespace, informerOf(namespace)])));
   }
 
   private async write<T>(
@@ -150,6 +143,11 @@ export class KubernetesApi {
   private merging(): ConfigurationOptions {
     return this.library.setHeaderOptions('Content-Type', this.library.PatchStrategy.MergePatch);
   }
+}
+
+function namespaceOf({ metadata }: Pod | VolumeClaim): string {
+  if (metadata?.namespace === undefined) throw new Error('an object is made in a namespace');
+  return metadata.namespace;
 }
 
 /** The library would open a connection, with all of TLS, for every request. */

@@ -155,7 +155,7 @@ export class KubernetesDriver extends SandboxDriver {
   }
 
   override whyRestarted({ sandboxId }: SandboxRef): 'memory' | undefined {
-    return wasOutOfMemory(this.context.pods.get(podNameOf(sandboxId))) ? 'memory' : undefined;
+    return wasOutOfMemory(this.context.pods.named(podNameOf(sandboxId))) ? 'memory' : undefined;
   }
 
   onLost(listener: LostListener): void {
@@ -221,7 +221,7 @@ export class KubernetesDriver extends SandboxDriver {
 
   private async reuse(row: SandboxRow, request: ClaimRequest): Promise<Claim | undefined> {
     const { _id: sandboxId } = row;
-    const seen = this.context.pods.get(row.podName) ?? (await this.pods.find(row));
+    const seen = this.context.pods.get(row) ?? (await this.pods.find(row));
     if (!seen || seen.metadata?.uid !== row.podUid) return this.lose(row, 'pod_gone');
     if (statusOf(seen).kind === 'leaving') return void (await this.drain(row));
     try {

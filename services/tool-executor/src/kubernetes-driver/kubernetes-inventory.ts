@@ -29,7 +29,9 @@ export class KubernetesInventory extends SandboxInventory {
   }
 
   async removeFiles({ volume }: InventoriedWorkspace): Promise<void> {
-    if (volume) await this.api.deleteVolume({ name: volume.pvcName, uid: volume.pvcUid });
+    if (!volume) return;
+    const { namespace, pvcName: name, pvcUid: uid } = volume;
+    await this.api.deleteVolume({ namespace, name, uid });
   }
 
   private async living(filter: Filter<SandboxRow>): Promise<KnownSandbox[]> {

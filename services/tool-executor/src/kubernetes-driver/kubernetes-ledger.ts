@@ -33,7 +33,7 @@ export class KubernetesLedger extends SandboxLedger {
   }
 
   async isUsable({ sandboxId }: SandboxRef): Promise<boolean> {
-    const pod = this.context.pods.get(podNameOf(sandboxId));
+    const pod = this.context.pods.named(podNameOf(sandboxId));
     return pod !== undefined && statusOf(pod).kind !== 'leaving';
   }
 

@@ -36,8 +36,8 @@ export class LikelyClaims {
   private async look(): Promise<void> {
     const { sandboxes, settings, logger } = this.context;
     try {
-      const pools = settings.classNames.filter((name) => settings.class(name).warm.max > 0);
-      const found = await Promise.all(pools.map((name) => sandboxes.oldestWarm(settings.poolOf(name), CANDIDATES)));
+      const pools = settings.pools.filter((pool) => settings.class(pool.class).warm.max > 0);
+      const found = await Promise.all(pools.map(({ name }) => sandboxes.oldestWarm(name, CANDIDATES)));
       await this.connections.keep(found.flat().map((row) => endpointOf(row)));
     } catch (error) {
       logger.debug({ err: error }, 'which sandboxes wait could not be read');

@@ -57,10 +57,9 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   const { sandboxes, workspaces, epochs, waiting, leases, rows } = await openRecords(db, options.onEnd);
   const api = await KubernetesApi.open({
     kubeconfigFile: config.MARGAY_KUBECONFIG,
-    namespace: settings.namespace,
     onWrite: metrics.wrote,
   });
-  const pods = api.watchPods(selectorOf(settings.install));
+  const pods = api.watchPods(settings.namespaces, selectorOf(settings.install));
   const context: SandboxContext = { api, pods, sandboxes, workspaces, waiting, settings, logger };
   const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
   const { grants } = options;
@@ -88,7 +87,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     inventory: new ArchivedInventory(new KubernetesInventory(rows, api), keeping.snapshots),
     snapshots: keeping.snapshots,
     restoring: keeping.preparation,
-    dropVolume: ({ pvcName, pvcUid }) => api.deleteVolume({ name: pvcName, uid: pvcUid }),
+    dropVolume: ({ namespace, pvcName: name, pvcUid: uid }) => api.deleteVolume({ namespace, name, uid }),
     name: 'kubernetes',
     warning: undefined,
     findCaller: findCallerIn(sandboxes, workspaces),
@@ -123,6 +122,7 @@ function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, 
   const authority = file === undefined ? undefined : readFileSync(file, 'utf8');
   return new PoolSettings({
     namespace: config.MARGAY_WORKSPACES_NAMESPACE,
+    tenantsOf: config.MARGAY_WORKSPACES_EXTRA_NAMESPACES,
     classes: readClasses(config.MARGAY_SANDBOX_CLASSES_FILE),
     grantKid,
     tenantMax: config.MARGAY_SANDBOX_TENANT_MAX,
@@ -189,15 +189,19 @@ function sweepsOf(
   const onRemoved = metrics.removed;
   const collection = new Collection(context, driver.endings, { idleMs, unpairedMs, onRemoved, suspend });
   const collect = { name: 'sandbox-gc', everyMs: config.MARGAY_SANDBOX_COLLECT_SECONDS * 1_000 };
-  const pools = settings.classNames.map((name) => ({
-    name: `pool/${settings.poolOf(name)}`,
+  const pools = settings.pools.map((pool) => ({
+    name: `pool/${pool.name}`,
     everyMs: config.MARGAY_SANDBOX_POOL_SECONDS * 1_000,
     sweep: async () => {
+      const { namespace } = pool;
       const now = Date.now();
-      const recent = await sandboxes.listRecent(settings.poolOf(name), new Date(now - TARGET_WINDOW_MS));
-      const target = poolTarget(recent, settings.class(name), now);
-      const specHash = settings.specHashOf(name);
-      metrics.pooled(name, await driver.ensurePool({ class: name, specHash, target }));
+      const recent = await sandboxes.listRecent(pool.name, new Date(now - TARGET_WINDOW_MS));
+      // Where nobody's are made any more, none wait.
+      const isUsed = settings.tenantsOf(namespace)?.length !== 0;
+      const target = isUsed ? poolTarget(recent, settings.class(pool.class), now) : 0;
+      const specHash = settings.specHashOf(pool.class);
+      const state = await driver.ensurePool({ namespace, class: pool.class, specHash, target });
+      metrics.pooled(settings.tenantsOf(namespace) ? pool.name : pool.class, state);
       return 0;
     },
   }));

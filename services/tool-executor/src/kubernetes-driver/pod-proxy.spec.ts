@@ -13,7 +13,10 @@ const proxy = { proxy: { ip: '127.0.0.9', port: 3128 }, proxyTokenOf: (id: strin
 function podOfClass(className: string, more: Partial<PodSettings>) {
   const kind = DEFAULT_CLASSES[className];
   if (!kind) throw new Error(`no class ${className}`);
-  const pod = podOf({ sandboxId: 'b1', podName: 'mg-b1', className, class: kind }, { ...settings, ...more });
+  const pod = podOf(
+    { sandboxId: 'b1', namespace: 'test', podName: 'mg-b1', className, class: kind },
+    { ...settings, ...more },
+  );
   const [container] = pod.spec?.containers ?? [];
   const url = container?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_PROXY_URL')?.value;
   const authority = container?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_CA')?.value;

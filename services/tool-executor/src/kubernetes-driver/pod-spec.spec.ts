@@ -11,6 +11,7 @@ const settings: PodSettings = {
 const classOf = (name: string): SandboxClass => DEFAULT_CLASSES[name] as SandboxClass;
 const request = (more: Partial<PodRequest> = {}): PodRequest => ({
   sandboxId: 'a'.repeat(20),
+  namespace: 'test',
   podName: `mg-${'a'.repeat(20)}`,
   className: 'default',
   class: classOf('default'),

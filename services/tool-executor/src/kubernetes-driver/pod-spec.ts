@@ -19,6 +19,7 @@ export interface PodSettings {
 
 export interface PodRequest {
   sandboxId: string;
+  namespace: string;
   podName: string;
   className: string;
   class: SandboxClass;
@@ -55,11 +56,11 @@ const PATHS = {
 
 /** The pod of a sandbox, with everything that cluster §1.6 asks of it; fits Pod Security `restricted`. */
 export function podOf(request: PodRequest, settings: PodSettings): Pod {
-  const { class: kind, podName } = request;
+  const { class: kind, namespace, podName } = request;
   return {
     apiVersion: 'v1',
     kind: 'Pod',
-    metadata: { name: podName, labels: labelsOf(request, settings) },
+    metadata: { name: podName, namespace, labels: labelsOf(request, settings) },
     spec: {
       automountServiceAccountToken: false,
       enableServiceLinks: false,
@@ -99,6 +100,7 @@ export function volumeClaimOf(request: PodRequest, install: string): VolumeClaim
     kind: 'PersistentVolumeClaim',
     metadata: {
       name: request.podName,
+      namespace: request.namespace,
       labels: { ...ownLabels(install), [LABEL.class]: className, [LABEL.sandbox]: sandboxId, ...workspace },
     },
     spec: {

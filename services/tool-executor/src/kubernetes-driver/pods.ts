@@ -42,7 +42,7 @@ export class Pods {
 
   /** The pod of a row as the cluster has it, also where the row does not know it yet; never another's. */
   async find(row: SandboxRow): Promise<Pod | undefined> {
-    const pod = await this.context.api.findPod(row.podName);
+    const pod = await this.context.api.findPod({ namespace: row.namespace, name: row.podName });
     if (!pod || (row.podUid !== undefined && pod.metadata?.uid !== row.podUid)) return undefined;
     return this.isOf(pod, row) ? pod : undefined;
   }
@@ -59,6 +59,7 @@ export class Pods {
       sessionId !== undefined && workspaceId !== undefined ? { tenantId, sessionId, workspaceId } : undefined;
     return {
       sandboxId: row._id,
+      namespace: row.namespace,
       podName: row.podName,
       className: row.class,
       class: this.context.settings.class(row.class),
@@ -73,7 +74,7 @@ export class Pods {
     const made = await api.createVolume(claim).catch(async (error: unknown) => {
       if (!isExisting(error)) throw error;
       // An earlier life of this claim made it.
-      const known = await api.findVolume(request.podName);
+      const known = await api.findVolume(nameOf(request));
       if (!known || !isOwn(known.metadata?.labels, settings.install)) throw error;
       return known;
     });
@@ -86,13 +87,15 @@ export class Pods {
       return await api.createPod(podOf(request, settings.pod));
     } catch (error) {
       if (!isExisting(error)) throw error;
-      const known = await api.findPod(request.podName);
+      const known = await api.findPod(nameOf(request));
       const isOurs = isOwn(known?.metadata?.labels, settings.install);
       if (!known || !isOurs || known.metadata?.labels?.[LABEL.sandbox] !== request.sandboxId) throw error;
       return known;
     }
   }
 }
+
+const nameOf = ({ namespace, podName: name }: PodRequest) => ({ namespace, name });
 
 function isExisting(error: unknown): boolean {
   return isMargayError(error) && error.reason === 'exists';

@@ -6,6 +6,8 @@ export const USUAL_CLASS = 'default';
 
 export interface PoolSettingsOptions {
   namespace: string;
+  /** Further ones, and the tenants whose sandboxes and volumes lie there. */
+  tenantsOf?: Readonly<Record<string, readonly string[]>>;
   classes: SandboxClasses;
   pod: PodSettings;
   /** Id of the key that signs grants. */
@@ -14,12 +16,35 @@ export interface PoolSettingsOptions {
   tenantMax: number;
 }
 
-/** What sandboxes are made from. */
-export class PoolSettings {
-  constructor(private readonly options: PoolSettingsOptions) {}
+export interface SandboxPool {
+  namespace: string;
+  class: string;
+  /** `<namespace>/<class>`. */
+  name: string;
+}
 
-  get namespace(): string {
-    return this.options.namespace;
+/** What sandboxes are made from, and where. */
+export class PoolSettings {
+  private readonly namespaceByTenant: ReadonlyMap<string, string>;
+
+  constructor(private readonly options: PoolSettingsOptions) {
+    const own = Object.entries(options.tenantsOf ?? {});
+    this.namespaceByTenant = new Map(own.flatMap(([name, tenants]) => tenants.map((tenantId) => [tenantId, name])));
+  }
+
+  /** All of them, that of tenants without one of their own first. */
+  get namespaces(): string[] {
+    return [this.options.namespace, ...Object.keys(this.options.tenantsOf ?? {})];
+  }
+
+  /** Where new volumes and sandboxes of a tenant are made. */
+  namespaceOf(tenantId: string): string {
+    return this.namespaceByTenant.get(tenantId) ?? this.options.namespace;
+  }
+
+  /** Whose new ones are made there; undefined: all that have none of their own. */
+  tenantsOf(namespace: string): readonly string[] | undefined {
+    return namespace === this.options.namespace ? undefined : (this.options.tenantsOf?.[namespace] ?? []);
   }
 
   get pod(): PodSettings {
@@ -48,8 +73,16 @@ export class PoolSettings {
     return found;
   }
 
-  poolOf(name: string): string {
-    return `${this.options.namespace}/${name}`;
+  poolOf(name: string, namespace: string): string {
+    return `${namespace}/${name}`;
+  }
+
+  /** Of each class in each namespace one. */
+  get pools(): SandboxPool[] {
+    const { namespaces, classNames } = this;
+    return namespaces.flatMap((namespace) =>
+      classNames.map((name) => ({ namespace, class: name, name: this.poolOf(name, namespace) })),
+    );
   }
 
   /** Changes with everything a pod is made from. */

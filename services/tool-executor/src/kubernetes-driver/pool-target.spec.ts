@@ -29,20 +29,21 @@ describe('how many sandboxes should wait', () => {
 });
 
 describe('after the quota refused a pod', () => {
-  it('none is asked for, longer each time, until one was made', () => {
+  it('none is asked for in that namespace, longer each time, until one was made', () => {
     let now = 0;
     const pause = new QuotaPause(() => now);
-    expect(pause.refusal).toBeUndefined();
+    expect(pause.refusalIn('full')).toBeUndefined();
     const waits = [];
     for (let turn = 0; turn < 6; turn += 1) {
-      const { retryAfterMs = 0 } = pause.begin('exceeded quota');
+      const { retryAfterMs = 0 } = pause.begin('full', 'exceeded quota');
       waits.push(retryAfterMs);
-      expect(pause.refusal).toEqual({ reason: 'quota', message: 'exceeded quota', retryAfterMs });
+      expect(pause.refusalIn('full')).toEqual({ reason: 'quota', message: 'exceeded quota', retryAfterMs });
+      expect(pause.refusalIn('other')).toBeUndefined();
       now += retryAfterMs;
-      expect(pause.refusal).toBeUndefined();
+      expect(pause.refusalIn('full')).toBeUndefined();
     }
     expect(waits).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
-    pause.clear();
-    expect(pause.begin('exceeded quota').retryAfterMs).toBe(5_000);
+    pause.clear('full');
+    expect(pause.begin('full', 'exceeded quota').retryAfterMs).toBe(5_000);
   });
 });

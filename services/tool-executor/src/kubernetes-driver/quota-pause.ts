@@ -3,28 +3,34 @@ import type { Refusal } from '../driver/sandbox-driver';
 const FIRST_MS = 5_000;
 const MAX_MS = 60_000;
 
-/** After the namespace's quota refused a pod, none is asked for by this replica for a while, longer each time. */
+type QuotaRefusal = Pick<Refusal, 'reason' | 'message' | 'retryAfterMs'>;
+
+interface Pause {
+  untilMs: number;
+  nextMs: number;
+  message: string;
+}
+
+/** After a namespace's quota refused a pod, none is asked for there by this replica for a while, longer each time. */
 export class QuotaPause {
-  private untilMs = 0;
-  private nextMs = FIRST_MS;
-  private message = '';
+  private readonly pauses = new Map<string, Pause>();
 
   constructor(private readonly now: () => number = () => performance.now()) {}
 
-  get refusal(): Pick<Refusal, 'reason' | 'message' | 'retryAfterMs'> | undefined {
-    const retryAfterMs = this.untilMs - this.now();
-    return retryAfterMs > 0 ? { reason: 'quota', message: this.message, retryAfterMs } : undefined;
+  refusalIn(namespace: string): QuotaRefusal | undefined {
+    const { untilMs = 0, message = '' } = this.pauses.get(namespace) ?? {};
+    const retryAfterMs = untilMs - this.now();
+    return retryAfterMs > 0 ? { reason: 'quota', message, retryAfterMs } : undefined;
   }
 
-  begin(message: string): Pick<Refusal, 'reason' | 'message' | 'retryAfterMs'> {
-    const retryAfterMs = this.nextMs;
-    this.message = message;
-    this.untilMs = this.now() + retryAfterMs;
-    this.nextMs = Math.min(this.nextMs * 2, MAX_MS);
+  begin(namespace: string, message: string): QuotaRefusal {
+    const retryAfterMs = this.pauses.get(namespace)?.nextMs ?? FIRST_MS;
+    const untilMs = this.now() + retryAfterMs;
+    this.pauses.set(namespace, { untilMs, nextMs: Math.min(retryAfterMs * 2, MAX_MS), message });
     return { reason: 'quota', message, retryAfterMs };
   }
 
-  clear(): void {
-    this.nextMs = FIRST_MS;
+  clear(namespace: string): void {
+    this.pauses.delete(namespace);
   }
 }

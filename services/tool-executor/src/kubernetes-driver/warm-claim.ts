@@ -34,7 +34,7 @@ export class WarmClaim {
     const { sandboxes, settings } = this.context;
     if (settings.class(className).warm.max === 0) return { warm: [], attempt: 0 };
     const [warm, latest] = await Promise.all([
-      sandboxes.oldestWarm(settings.poolOf(className), CANDIDATES),
+      sandboxes.oldestWarm(settings.poolOf(className, settings.namespaceOf(tenantId)), CANDIDATES),
       sandboxes.findLatest(tenantId, sessionId),
     ]);
     return { warm, attempt: (latest?.attempt ?? 0) + 1 };
@@ -117,26 +117,26 @@ export class WarmClaim {
     await this.endings.end(row, 'lost', 'claim_failed');
   }
 
-  private isThere({ podName, podUid }: SandboxRow): boolean {
-    const metadata = this.context.pods.get(podName)?.metadata;
-    return metadata?.uid === podUid && metadata?.deletionTimestamp === undefined;
+  private isThere(row: SandboxRow): boolean {
+    const metadata = this.context.pods.get(row)?.metadata;
+    return metadata?.uid === row.podUid && metadata?.deletionTimestamp === undefined;
   }
 
   /** The pod may change meanwhile, e.g. its conditions; it must not become another one. */
   private async label(row: SandboxRow): Promise<void> {
     const { api, pods } = this.context;
-    const { tenantId, sessionId = '', workspaceId = '', podName: name, podUid: uid = '' } = row;
+    const { tenantId, sessionId = '', workspaceId = '', namespace, podName: name, podUid: uid = '' } = row;
     const labels = boundLabels({ tenantId, sessionId, workspaceId });
-    let pod: Pod | undefined = pods.get(name);
+    let pod: Pod | undefined = pods.get(row);
     if (isLabelled(pod, labels)) return;
     for (let left = LABEL_TRIES; ; left -= 1) {
-      const seen: Seen = { name, uid, resourceVersion: pod?.metadata?.resourceVersion };
+      const seen: Seen = { namespace, name, uid, resourceVersion: pod?.metadata?.resourceVersion };
       try {
         await api.labelPod(seen, labels);
         return;
       } catch (error) {
         if (!isChanged(error) || left <= 1) throw error;
-        pod = await api.findPod(name);
+        pod = await api.findPod(seen);
         if (pod?.metadata?.uid !== uid) throw error;
       }
     }
@@ -150,11 +150,14 @@ export class WarmClaim {
   }
 
   /** Nobody waits for it; what is left undone, the collection does. */
-  private async labelVolume({ volume, workspaceId = '' }: SandboxRow): Promise<void> {
+  private async labelVolume({ namespace, volume, workspaceId = '' }: SandboxRow): Promise<void> {
     if (!volume) return;
     const { api, logger } = this.context;
     await api
-      .markVolume({ name: volume.pvcName, uid: volume.pvcUid }, { labels: { [LABEL.workspace]: workspaceId } })
+      .markVolume(
+        { namespace, name: volume.pvcName, uid: volume.pvcUid },
+        { labels: { [LABEL.workspace]: workspaceId } },
+      )
       .catch((error: unknown) => logger.warn({ err: error, volume: volume.pvcName }, 'a volume could not be labelled'));
   }
 }

@@ -36,7 +36,7 @@ export class WarmPool {
   ) {}
 
   async ensure(request: PoolRequest): Promise<PoolState> {
-    const pool = this.context.settings.poolOf(request.class);
+    const pool = this.poolOf(request);
     const rows = await Promise.all(
       (await this.context.sandboxes.listPool(pool)).map((row) => this.lookAfter(row).catch(this.failed(row))),
     );
@@ -55,7 +55,7 @@ export class WarmPool {
   private async lookAfter(row: SandboxRow): Promise<SandboxRow | undefined> {
     const made = row.state === 'warming' ? await this.parts.pods.ensure(row) : row;
     if (!made) return undefined;
-    const seen = this.context.pods.get(made.podName);
+    const seen = this.context.pods.get(made);
     const status = seen?.metadata?.uid === made.podUid && seen ? statusOf(seen) : undefined;
     if (status?.kind === 'leaving' || status?.kind === 'broken') return this.giveUp(made, status.message);
     if (made.state === 'warm') return status ? this.ping(made) : this.whereGone(made);
@@ -117,34 +117,37 @@ export class WarmPool {
   }
 
   private async start(
-    { class: name, specHash, target }: PoolRequest,
+    request: PoolRequest,
     now: { current: number; warming: number; isReplacing: boolean },
   ): Promise<void> {
-    const { settings } = this.context;
-    const pool = settings.poolOf(name);
-    if (performance.now() < (this.health.get(pool)?.untilMs ?? 0)) return;
+    const { target } = request;
+    if (performance.now() < (this.health.get(this.poolOf(request))?.untilMs ?? 0)) return;
     const limit = now.isReplacing ? Math.min(STARTS_AT_ONCE, quarterOf(target)) : STARTS_AT_ONCE;
     const missing = Math.min(target - now.current, limit - now.warming);
-    for (let left = missing; left > 0; left -= 1) await this.startOne(name, specHash);
+    for (let left = missing; left > 0; left -= 1) await this.startOne(request);
   }
 
-  private async startOne(name: string, specHash: string): Promise<void> {
-    const { sandboxes, settings } = this.context;
+  private async startOne(request: PoolRequest): Promise<void> {
+    const { sandboxes } = this.context;
     const _id = randomId();
     const row = await sandboxes.insert({
       _id,
       tenantId: 'system',
       claimKey: `pool/${_id}`,
-      class: name,
-      pool: settings.poolOf(name),
+      class: request.class,
+      pool: this.poolOf(request),
       state: 'warming',
-      namespace: settings.namespace,
+      namespace: request.namespace,
       podName: podNameOf(_id),
-      specHash,
+      specHash: request.specHash,
       attempt: 1,
       tries: 1,
     });
     if (row) await this.parts.pods.ensure(row).catch(this.failed(row));
+  }
+
+  private poolOf({ class: name, namespace }: PoolRequest): string {
+    return this.context.settings.poolOf(name, namespace);
   }
 
   private failed(row: SandboxRow): (error: unknown) => Promise<undefined> {

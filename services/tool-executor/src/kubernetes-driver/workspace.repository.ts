@@ -114,8 +114,12 @@ export class WorkspaceRepository {
     }
   }
 
-  /** A volume that says whose it is, of a workspace that knows of none, or of that one under another UID. @returns whether it is its now */
-  async adopt(id: string, volume: WorkspaceVolume): Promise<boolean> {
+  /**
+   * A volume that says whose it is, of a workspace that knows of none, or of that one under another UID.
+   * @param tenants who may have volumes in its namespace; undefined: all. @returns whether it is its now
+   */
+  async adopt(id: string, volume: WorkspaceVolume, tenants?: readonly string[]): Promise<boolean> {
+    const ofOneOf = tenants === undefined ? {} : { tenantId: { $in: [...tenants] } };
     const hasNone = {
       volume: { $exists: false },
       storage: 'volume' as const,
@@ -124,16 +128,14 @@ export class WorkspaceRepository {
     const hasIt = { 'volume.pvcName': volume.pvcName, ...STAYING };
     try {
       const change = { $set: { volume, state: 'live' as const }, $inc: { rev: 1 } };
-      const { matchedCount } = await this.rows.updateOne({ _id: id, $or: [hasNone, hasIt] } as object, change);
+      const { matchedCount } = await this.rows.updateOne(
+        { _id: id, ...ofOneOf, $or: [hasNone, hasIt] } as object,
+        change,
+      );
       return matchedCount === 1;
     } catch (error) {
       throw translateStoreError(error);
     }
-  }
-
-  /** Whether somebody's files lie there. */
-  async hasVolume(pvcName: string): Promise<boolean> {
-    return (await this.findByVolume(pvcName)) !== undefined;
   }
 
   /** @returns its project; undefined for the workspace of a single session */
@@ -146,9 +148,10 @@ export class WorkspaceRepository {
     }
   }
 
-  async findByVolume(pvcName: string): Promise<WorkspaceRow | undefined> {
+  /** Whose files lie there. */
+  async findByVolume(namespace: string, pvcName: string): Promise<WorkspaceRow | undefined> {
     try {
-      return (await this.rows.findOne({ 'volume.pvcName': pvcName })) ?? undefined;
+      return (await this.rows.findOne({ 'volume.pvcName': pvcName, 'volume.namespace': namespace })) ?? undefined;
     } catch (error) {
       throw translateStoreError(error);
     }

@@ -21,6 +21,7 @@ export interface FakeObject {
 
 interface Watcher {
   response: ServerResponse;
+  namespace: string;
   plural: string;
   selector: string;
 }
@@ -41,6 +42,8 @@ export class FakeCluster {
   /** Pods it takes before it refuses by quota. */
   podQuota = Infinity;
   isDown = false;
+  /** Where it refuses everything, as without a role. */
+  readonly forbidden = new Set<string>();
   onPod: (pod: FakeObject) => void = () => undefined;
   /** Takes a pod away after its grace. */
   onDelete: (pod: FakeObject, graceSeconds: number) => void = (pod) => this.remove(pod);
@@ -60,8 +63,10 @@ export class FakeCluster {
     await once(this.server, 'close');
   }
 
-  list(plural: string): FakeObject[] {
-    return [...this.objects.values()].filter(({ kind }) => kind === KINDS[plural]);
+  /** @param namespace undefined: of all of them */
+  list(plural: string, namespace?: string): FakeObject[] {
+    const isThere = ({ metadata }: FakeObject) => namespace === undefined || metadata.namespace === namespace;
+    return [...this.objects.values()].filter((object) => object.kind === KINDS[plural] && isThere(object));
   }
 
   setStatus(pod: FakeObject, status: Record<string, unknown>): void {
@@ -75,8 +80,8 @@ export class FakeCluster {
   }
 
   /** As somebody with `kubectl` would. */
-  add(kind: FakeObject['kind'], name: string, labels: Record<string, string>): FakeObject {
-    const metadata = { ...this.fresh(name), labels };
+  add(kind: FakeObject['kind'], name: string, labels: Record<string, string>, namespace = 'test'): FakeObject {
+    const metadata = { ...this.fresh(namespace, name), labels };
     const object: FakeObject = { kind, metadata, spec: {}, status: {} };
     this.objects.set(keyOf(object), object);
     this.changed('ADDED', object);
@@ -87,7 +92,7 @@ export class FakeCluster {
     const url = new URL(request.url ?? '/', 'http://cluster');
     const [, namespace = '', plural = '', name] = PATH.exec(url.pathname) ?? [];
     if (this.isDown) return void request.socket.destroy();
-    if (url.searchParams.get('watch') === 'true') return this.watch(url, plural, response);
+    if (url.searchParams.get('watch') === 'true') return this.watch(url, { namespace, plural }, response);
     const raw = await text(request);
     const body = raw === '' ? {} : JSON.parse(raw);
     const [status, answer] = this.handle(request.method ?? '', { namespace, plural, name, body, url });
@@ -95,11 +100,12 @@ export class FakeCluster {
   }
 
   private handle(method: string, asked: Asked): [number, unknown] {
-    const { plural, name, url } = asked;
+    const { namespace, plural, name, url } = asked;
+    if (this.forbidden.has(namespace)) return failure(403, 'Forbidden', `${plural} is forbidden in "${namespace}"`);
     if (plural === 'events') return [200, { kind: 'EventList', items: [], metadata: {} }];
     if (method === 'POST') return this.create(asked);
-    if (name === undefined) return [200, this.listOf(plural, url.searchParams.get('labelSelector') ?? '')];
-    const known = this.objects.get(`${KINDS[plural]}/${name}`);
+    if (name === undefined) return [200, this.listOf(asked, url.searchParams.get('labelSelector') ?? '')];
+    const known = this.objects.get(`${KINDS[plural]}/${namespace}/${name}`);
     if (!known) return failure(404, 'NotFound', `${plural} "${name}" not found`);
     if (method === 'GET') return [200, known];
     const meant = method === 'DELETE' ? asked.body.preconditions : asked.body.metadata;
@@ -109,13 +115,14 @@ export class FakeCluster {
     return method === 'PATCH' ? this.patch(known, asked) : this.delete(known, asked);
   }
 
-  private create({ plural, body }: Asked): [number, unknown] {
+  private create({ namespace, plural, body }: Asked): [number, unknown] {
     const kind = KINDS[plural] as FakeObject['kind'];
     const { name } = body.metadata as { name: string };
-    if (this.objects.has(`${kind}/${name}`)) return failure(409, 'AlreadyExists', `${plural} "${name}" already exists`);
+    if (this.objects.has(`${kind}/${namespace}/${name}`))
+      return failure(409, 'AlreadyExists', `${plural} "${name}" already exists`);
     if (kind === 'Pod' && this.list('pods').length >= this.podQuota)
       return failure(403, 'Forbidden', `pods "${name}" is forbidden: exceeded quota: small, requested: pods=1`);
-    const metadata = { ...body.metadata, ...this.fresh(name) };
+    const metadata = { ...body.metadata, ...this.fresh(namespace, name) };
     const object: FakeObject = { kind, metadata, spec: body.spec ?? {}, status: { phase: 'Pending' } };
     this.objects.set(keyOf(object), object);
     this.writes.push({ verb: 'create', plural, name });
@@ -144,34 +151,39 @@ export class FakeCluster {
     return [200, known];
   }
 
-  private watch(url: URL, plural: string, response: ServerResponse): void {
+  private watch(
+    url: URL,
+    { namespace, plural }: Pick<Watcher, 'namespace' | 'plural'>,
+    response: ServerResponse,
+  ): void {
     const selector = url.searchParams.get('labelSelector') ?? '';
-    const watcher = { response, plural, selector };
+    const watcher = { response, namespace, plural, selector };
     response.writeHead(200, { 'content-type': 'application/json' });
     response.flushHeaders();
     this.watchers.add(watcher);
     response.on('close', () => this.watchers.delete(watcher));
     // What happened between the list and this request.
     const since = Number(url.searchParams.get('resourceVersion') ?? 0);
-    for (const object of this.list(plural))
+    for (const object of this.list(plural, namespace))
       if (Number(object.metadata.resourceVersion) > since && isMeant(object, selector)) send(response, 'ADDED', object);
   }
 
-  private listOf(plural: string, selector: string): unknown {
-    const items = this.list(plural).filter((object) => isMeant(object, selector));
+  private listOf({ namespace, plural }: Asked, selector: string): unknown {
+    const items = this.list(plural, namespace).filter((object) => isMeant(object, selector));
     return { kind: `${KINDS[plural]}List`, items, metadata: { resourceVersion: String(this.version) } };
   }
 
   private changed(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: FakeObject): void {
     this.version += 1;
     object.metadata.resourceVersion = String(this.version);
-    for (const { response, plural, selector } of this.watchers)
-      if (KINDS[plural] === object.kind && isMeant(object, selector)) send(response, type, object);
+    for (const { response, namespace, plural, selector } of this.watchers)
+      if (KINDS[plural] === object.kind && namespace === object.metadata.namespace && isMeant(object, selector))
+        send(response, type, object);
   }
 
-  private fresh(name: string) {
+  private fresh(namespace: string, name: string) {
     const creationTimestamp = new Date().toISOString();
-    return { name, uid: randomUUID(), namespace: 'test', creationTimestamp, resourceVersion: '0' };
+    return { name, uid: randomUUID(), namespace, creationTimestamp, resourceVersion: '0' };
   }
 }
 
@@ -188,7 +200,7 @@ interface Asked {
   url: URL;
 }
 
-const keyOf = ({ kind, metadata }: FakeObject): string => `${kind}/${metadata.name}`;
+const keyOf = ({ kind, metadata }: FakeObject): string => `${kind}/${metadata.namespace}/${metadata.name}`;
 
 function isMeant({ metadata }: FakeObject, selector: string): boolean {
   const demands = selector.split(',').filter((part) => part !== '');
