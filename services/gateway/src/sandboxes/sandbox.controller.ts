@@ -11,8 +11,8 @@ import { FromCaller } from '../http/parameters';
 const OF_SANDBOXES = { service: 'tool-executor', family: 'margay', errors: 'envelope' } as const;
 const PATH = '/api/sandboxes/{sandbox_id}';
 const SAMPLE = { path: { sandbox_id: '{sandbox_id}' } };
-/** Sessions asked about at a time. */
-const AT_ONCE = 20;
+/** Sessions asked about in one call. */
+const AT_ONCE = 500;
 
 const Sandboxes = z.object({ sandboxes: z.array(SandboxView) });
 
@@ -33,12 +33,8 @@ export class SandboxController {
   async list(@FromCaller() { call }: Caller): Promise<Answer> {
     const { sandboxesJson } = await this.backends.workspaces.listSandboxes({}, call);
     const all = sandboxesJson.map((json) => JSON.parse(json) as SandboxView);
-    const sandboxes: SandboxView[] = [];
-    for (let at = 0; at < all.length; at += AT_ONCE) {
-      const some = all.slice(at, at + AT_ONCE);
-      const may = await Promise.all(some.map((sandbox) => this.maySee(sandbox, call)));
-      sandboxes.push(...some.filter((_, index) => may[index]));
-    }
+    const seen = await this.seenOf([...new Set(all.flatMap((sandbox) => sandbox.session_id ?? []))], call);
+    const sandboxes = all.filter(({ session_id: sessionId }) => sessionId !== null && seen.has(sessionId));
     return new Answer(200, { sandboxes });
   }
 
@@ -69,6 +65,18 @@ export class SandboxController {
   async end(@FromCaller() { call }: Caller, @Param('sandbox_id') sandboxId: string): Promise<Answer> {
     await this.backends.workspaces.endSandbox({ sandboxId }, call);
     return new Answer(204, undefined);
+  }
+
+  /** Those of the sessions that the caller may see. */
+  private async seenOf(sessionIds: string[], call: Caller['call']): Promise<Set<string>> {
+    const seen = new Set<string>();
+    for (let at = 0; at < sessionIds.length; at += AT_ONCE) {
+      const some = sessionIds.slice(at, at + AT_ONCE);
+      const asked = { includeArchived: true, projects: [], sessionIds: some, offset: 0 };
+      const { summariesJson } = await this.backends.sessions.listSessions(asked, call);
+      for (const json of summariesJson) seen.add((JSON.parse(json) as { session_id: string }).session_id);
+    }
+    return seen;
   }
 
   private async maySee({ session_id: sessionId }: SandboxView, call: Caller['call']): Promise<boolean> {

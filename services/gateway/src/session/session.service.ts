@@ -43,6 +43,7 @@ export class SessionService {
       {
         includeArchived: isTrue(query.include_archived),
         projects: [query.project ?? []].flat(),
+        sessionIds: [],
         pinned: query.pinned === undefined ? undefined : isTrue(query.pinned),
         limit,
         offset,

@@ -31,7 +31,7 @@ export async function startFork(
 }
 
 async function tagged(sessions: Sessions, call: Caller['call'], tag: string): Promise<string | undefined> {
-  const request = { includeArchived: true, projects: [], pinned: undefined, limit: 1, offset: 0, tag };
+  const request = { includeArchived: true, projects: [], sessionIds: [], limit: 1, offset: 0, tag };
   const [json] = (await sessions.listSessions(request, call)).summariesJson;
   return json === undefined ? undefined : (JSON.parse(json) as SessionSummary).session_id;
 }

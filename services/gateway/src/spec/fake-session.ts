@@ -245,7 +245,10 @@ export class FakeSession {
       }),
       listSessions: (request, context) => {
         const principal = context.principal();
-        const rows = [...this.heads.values()].filter((head) => isSeen(head, principal) && head.runNo > 0);
+        const { sessionIds } = request;
+        const isMeant = ({ sessionId, runNo }: Head) =>
+          sessionIds.length === 0 ? runNo > 0 : sessionIds.includes(sessionId);
+        const rows = [...this.heads.values()].filter((head) => isSeen(head, principal) && isMeant(head));
         const page = rows.slice(
           request.offset,
           request.limit === undefined ? undefined : request.offset + request.limit,

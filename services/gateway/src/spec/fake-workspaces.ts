@@ -11,6 +11,8 @@ export class FakeWorkspaces {
   readonly sandboxId = '5f2b8c0d1e3a4f6b7c8d';
   /** Whose the sandbox is. */
   sandboxSession = '';
+  /** Whose the others are that are listed. */
+  otherSessions: string[] = [];
 
   handlers(): GrpcHandlers<workspacesPb.WorkspacesDefinition> {
     const refuse = () => Promise.reject(new Error('not part of these specs'));
@@ -50,7 +52,14 @@ export class FakeWorkspaces {
         this.uploads.push({ filename, replace, bytes });
         return one({ workspaceId });
       },
-      listSandboxes: noted('listSandboxes', () => ({ sandboxesJson: [JSON.stringify(this.sandbox())] })),
+      listSandboxes: noted('listSandboxes', () => {
+        const others = this.otherSessions.map((id, n) => ({
+          ...this.sandbox(),
+          sandbox_id: `other${n}`,
+          session_id: id,
+        }));
+        return { sandboxesJson: [this.sandbox(), ...others].map((sandbox) => JSON.stringify(sandbox)) };
+      }),
       getSandbox: noted('getSandbox', (request) => ({ sandboxJson: JSON.stringify(sandboxOf(request)) })),
       endSandbox: noted('endSandbox', (request) => {
         sandboxOf(request);

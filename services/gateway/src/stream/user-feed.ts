@@ -101,7 +101,7 @@ export class UserFeed implements SideFeed {
   /** The newest sessions; a row may be behind what was heard a moment ago. */
   private async list(): Promise<void> {
     const { backends, call, logger } = this.options;
-    const wish = { includeArchived: false, projects: [], pinned: undefined, limit: LISTED, offset: 0, tag: undefined };
+    const wish = { includeArchived: false, projects: [], sessionIds: [], limit: LISTED, offset: 0 };
     try {
       const { summariesJson } = await backends.sessions.listSessions(wish, call);
       for (const text of summariesJson) {

@@ -120,4 +120,22 @@ describe('sandboxes', () => {
     expect((await harness.request('DELETE', path())).status).toBe(204);
     expect((await harness.request('GET', '/api/sandboxes/nothing')).status).toBe(404);
   });
+
+  it('are listed with one question to session, however many they are', async () => {
+    const { session, workspaces } = harness;
+    workspaces.sandboxSession = await session.createSession();
+    const theirs = await session.createSession('default', 'user:bob');
+    const foreign = await session.createSession('other');
+    workspaces.otherSessions = [theirs, theirs, foreign, 'f'.repeat(32), workspaces.sandboxSession];
+    session.calls.length = 0;
+    const member = session.addKey({ role: 'member', principal: 'user:bob' }).text;
+    const shown = async (key?: string) => {
+      const { body } = await harness.request('GET', '/api/sandboxes', key === undefined ? {} : { key });
+      return (body as { sandboxes: { sandbox_id: string }[] }).sandboxes.map(({ sandbox_id: id }) => id);
+    };
+    expect(await shown(member)).toEqual(['other0', 'other1']);
+    expect(await shown()).toEqual([workspaces.sandboxId, 'other0', 'other1', 'other4']);
+    const asked = session.calls.map(({ method }) => method).filter((method) => method !== 'authenticate');
+    expect(asked).toEqual(['listSessions', 'listSessions']);
+  });
 });

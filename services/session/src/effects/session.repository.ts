@@ -31,6 +31,8 @@ export interface SessionQuery {
   /** Only sessions of this principal. */
   owner?: string;
   projects: string[];
+  /** Only these, whether they had a run or not; empty = any that had one. */
+  sessionIds: string[];
   limit: number;
   offset: number;
 }
@@ -96,11 +98,11 @@ export class SessionRepository {
     return rows.filter((row) => !isOver(row)).map(({ _id }) => _id);
   }
 
-  /** Newest first; sessions that never had a run are hidden. */
+  /** Newest first; sessions that never had a run are hidden, but for those that are named. */
   list(query: SessionQuery): Promise<SessionRow[]> {
     const filter: Filter<SessionRow> = {
       tenantId: query.tenantId,
-      hasRun: true,
+      ...(query.sessionIds.length === 0 ? { hasRun: true } : { _id: { $in: query.sessionIds }, isDead: { $ne: true } }),
       ...(query.owner === undefined ? {} : { owner: query.owner }),
       ...(query.projects.length === 0 ? {} : { projects: { $in: query.projects } }),
     };

@@ -74,7 +74,7 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
       const head = await sessions.confirmedHead(context.principal(), sessionId);
       return { state: stateMessage(head, await positions.ofHead(head)) };
     },
-    async listSessions({ projects, pinned, limit, offset, tag }, context) {
+    async listSessions({ projects, sessionIds, pinned, limit, offset, tag }, context) {
       // Nothing can be pinned yet, so `pinned=true` finds nothing.
       if (pinned === true || limit === 0) return { summariesJson: [] };
       const principal = context.principal();
@@ -89,6 +89,7 @@ export function sessionsHandlers(ports: SessionsGrpcPorts): GrpcHandlers<typeof 
         ...ownOnly(principal),
         tenantId,
         projects: await Promise.all(named),
+        sessionIds: sessionIds.slice(0, LIST_MAX),
         limit: Math.min(limit ?? LIST_MAX, LIST_MAX),
         offset,
       });

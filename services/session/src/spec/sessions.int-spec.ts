@@ -114,6 +114,21 @@ describe('a tag', () => {
   });
 });
 
+describe('sessions that are named', () => {
+  it('are listed where the caller may see them, also before their first run', async () => {
+    const own = await harness.createSession(ada);
+    const other = await harness.createSession(ada);
+    const theirs = await harness.createSession(bob);
+    const named = async (sessionIds: string[], principal = ada) =>
+      (await list({ sessionIds }, principal)).map(({ session_id }) => session_id).sort();
+    const rows = (await harness.db()).collection<{ _id: string }>('sessions');
+    const written = () => rows.countDocuments({ _id: { $in: [own, other, theirs] } });
+    while ((await written()) < 3) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await named([own, theirs, 'f'.repeat(32)])).toEqual([own]);
+    expect(await named([own, theirs], owner)).toEqual([own, theirs].sort());
+  });
+});
+
 describe('a text of 400,000 characters', () => {
   const text = `begin ${'ž'.repeat(400_000)} end`;
 

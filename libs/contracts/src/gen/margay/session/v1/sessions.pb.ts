@@ -46,7 +46,11 @@ export interface ListSessionsRequest {
   limit?: number | undefined;
   offset: number;
   /** Only the session with this tag, also one that never had a run. */
-  tag?: string | undefined;
+  tag?:
+    | string
+    | undefined;
+  /** Only these, at most 1,000, also those that never had a run. */
+  sessionIds: string[];
 }
 
 export interface ListSessionsResponse {
@@ -910,7 +914,15 @@ export const GetSessionResponse: MessageFns<GetSessionResponse> = {
 };
 
 function createBaseListSessionsRequest(): ListSessionsRequest {
-  return { includeArchived: false, projects: [], pinned: undefined, limit: undefined, offset: 0, tag: undefined };
+  return {
+    includeArchived: false,
+    projects: [],
+    pinned: undefined,
+    limit: undefined,
+    offset: 0,
+    tag: undefined,
+    sessionIds: [],
+  };
 }
 
 export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
@@ -932,6 +944,9 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
     }
     if (message.tag !== undefined) {
       writer.uint32(50).string(message.tag);
+    }
+    for (const v of message.sessionIds) {
+      writer.uint32(58).string(v!);
     }
     return writer;
   },
@@ -997,6 +1012,14 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
             message.tag = reader.string();
             continue;
           }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.sessionIds.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1021,6 +1044,11 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
       limit: isSet(object.limit) ? globalThis.Number(object.limit) : undefined,
       offset: isSet(object.offset) ? globalThis.Number(object.offset) : 0,
       tag: isSet(object.tag) ? globalThis.String(object.tag) : undefined,
+      sessionIds: globalThis.Array.isArray(object?.sessionIds)
+        ? object.sessionIds.map((e: any) => globalThis.String(e))
+        : globalThis.Array.isArray(object?.session_ids)
+        ? object.session_ids.map((e: any) => globalThis.String(e))
+        : [],
     };
   },
 
@@ -1044,6 +1072,9 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
     if (message.tag !== undefined) {
       obj.tag = message.tag;
     }
+    if (message.sessionIds?.length) {
+      obj.sessionIds = message.sessionIds;
+    }
     return obj;
   },
 
@@ -1058,6 +1089,7 @@ export const ListSessionsRequest: MessageFns<ListSessionsRequest> = {
     message.limit = object.limit ?? undefined;
     message.offset = object.offset ?? 0;
     message.tag = object.tag ?? undefined;
+    message.sessionIds = object.sessionIds?.map((e) => e) || [];
     return message;
   },
 };
