@@ -57,6 +57,12 @@ export { eachOf, LeasedSweep, type LeasedSweepPorts, type Sweep } from './leases
 export { type Check, type CheckKind, type HealthReport } from './management/health';
 export { ManagementServer, type InternalRoute, type ManagementServerOptions } from './management/management-server';
 export { LabelLimit } from './management/label-limit';
+export {
+  METADATA_SERVICES,
+  NETWORK_PROBE,
+  type NetworkQuestions,
+  type NetworkReport,
+} from './network-probe/network-probe';
 export { TenantLabel } from './management/tenant-label';
 export { WorkWatch } from './management/work-watch';
 export { storeGenerationOf } from './store-generation';

@@ -7,6 +7,7 @@ import {
   createLogger,
   grpcClient,
   KeyRing,
+  METADATA_SERVICES,
   serversOf,
   storeGenerationOf,
   systemPrincipal,
@@ -24,7 +25,6 @@ const SILENT = createLogger({ service: 'doctor', level: 'off' });
 const PROBE_TIMEOUT_MS = 60_000;
 const CONNECT_MS = 2_000;
 const SANDBOXD_PORT = 7777;
-const METADATA = { 'the metadata service': '169.254.169.254:80', 'the metadata service over IPv6': 'fd00:ec2::254:80' };
 
 export interface ClusterCheckOptions {
   config: DoctorConfig;
@@ -126,7 +126,7 @@ async function questionsFor(config: DoctorConfig): Promise<ProbeQuestions> {
   };
   const resolved = await Promise.all(Object.entries(named).map(async ([name, host]) => [name, await addressOf(host)]));
   const known = resolved.filter((entry): entry is [string, string] => entry[1] !== undefined);
-  return { closed: { ...METADATA, ...Object.fromEntries(known) }, nameServers: getServers().filter((server) => isIP(server) !== 0) }; // prettier-ignore
+  return { closed: { ...METADATA_SERVICES, ...Object.fromEntries(known) }, nameServers: getServers().filter((server) => isIP(server) !== 0) }; // prettier-ignore
 }
 
 /** Sandboxes resolve no names. Undefined where this process can't either, as for seed lists. */
