@@ -14,6 +14,7 @@ import { Tickets } from './auth/tickets';
 import { Backends } from './backends';
 import { refuseExpectations } from './http/broken-requests';
 import { ErrorFilter } from './http/error.filter';
+import { RECEIPT_LIMITS, type ReceiptLimits } from './http/receipt';
 import { addHooks, enableCors, fastifyAdapter } from './http/server';
 import { GatewayMetrics } from './metrics';
 import type { StreamSettings } from './stream/settings';
@@ -35,6 +36,8 @@ export interface GatewayParts {
   corsOrigins: '*' | string[];
   rateLimit: RateLimit;
   streams: StreamSettings;
+  /** Absent: as usual. */
+  receipt?: ReceiptLimits;
   masterToken?: string | undefined;
   logger: Logger;
   registry: Registry;
@@ -49,7 +52,7 @@ export interface RunningGateway {
 
 /** Puts the public API together and listens. */
 export async function startGatewayApp(parts: GatewayParts): Promise<RunningGateway> {
-  const { backends, bus, logger, masterToken, listen } = parts;
+  const { backends, bus, logger, masterToken, listen, receipt = RECEIPT_LIMITS } = parts;
   const metrics = new GatewayMetrics(parts.registry);
   // Keys belong to no tenant until they are known.
   const call = { principal: systemPrincipal('gateway', 'platform') };
@@ -73,7 +76,7 @@ export async function startGatewayApp(parts: GatewayParts): Promise<RunningGatew
   const app = await NestFactory.create<NestFastifyApplication>(root, fastifyAdapter(filter), options);
   app.useGlobalFilters(filter);
   enableCors(app, parts.corsOrigins);
-  addHooks(app.getHttpAdapter().getInstance(), { admission, metrics, logger });
+  addHooks(app.getHttpAdapter().getInstance(), { admission, metrics, receipt, logger });
   const stopWatchingKeys = bus.subscribe(subjects.config('keys'), () => hub.keysChanged());
   refuseExpectations(app.getHttpServer());
   const farewell = endConnectionsWithAnswers(app);

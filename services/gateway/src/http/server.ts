@@ -8,13 +8,12 @@ import type { GatewayMetrics } from '../metrics';
 import { refuseBrokenRequest, requirePlainBody } from './broken-requests';
 import type { ErrorFilter } from './error.filter';
 import { operationOf } from './operation';
+import { limitReceipt, RECEIPT_LIMITS, type ReceiptLimits } from './receipt';
 import { STREAMED_TYPES, streamOf } from './streamed-body';
 import { readUpload } from './upload';
 import { traceRequests } from './trace-requests';
 
 const BODY_MAX_BYTES = 1_000_000;
-/** Archives of gigabytes come by slow lines; what has no body, or a small one, gives nobody a hold on the server. */
-const REQUEST_TIMEOUT_MS = 900_000;
 /** As long as a request line can be: ids of another form are judged by the routes. */
 const PARAMETER_MAX_CHARS = 16_384;
 const PREFLIGHT_SECONDS = 600;
@@ -57,8 +56,8 @@ const EXPOSED_HEADERS = [
 export function fastifyAdapter(filter: ErrorFilter): FastifyAdapter {
   return new FastifyAdapter({
     bodyLimit: BODY_MAX_BYTES,
-    // Of receiving a request; answers may take as long as they like.
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    // Of what reaches no route, too; routes have bounds of their own.
+    requestTimeout: RECEIPT_LIMITS.uploadMs,
     exposeHeadRoutes: false,
     routerOptions: { maxParamLength: PARAMETER_MAX_CHARS },
     genReqId: requestIdOf,
@@ -78,11 +77,12 @@ function requestIdOf({ headers }: Pick<IncomingMessage, 'headers'>): string {
 export interface HookOptions {
   admission: Admission;
   metrics: GatewayMetrics;
+  receipt: ReceiptLimits;
   logger: Logger;
 }
 
 /** What happens around every request, in this order: admission before a body is read, the id on the answer, the record. */
-export function addHooks(fastify: FastifyInstance, { admission, metrics, logger }: HookOptions): void {
+export function addHooks(fastify: FastifyInstance, { admission, metrics, receipt, logger }: HookOptions): void {
   fastify.removeAllContentTypeParsers();
   // Bodies stay bytes until the route reads them, so that its error shape applies.
   fastify.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
@@ -97,7 +97,10 @@ export function addHooks(fastify: FastifyInstance, { admission, metrics, logger 
     return isStreamed ? streamOf(request, payload) : readUpload(request, payload, BODY_MAX_BYTES);
   });
   traceRequests(fastify);
-  fastify.addHook('onRequest', async (request) => admission.admit(request));
+  fastify.addHook('onRequest', async (request, reply) => {
+    limitReceipt(request, reply, receipt);
+    await admission.admit(request);
+  });
   fastify.addHook('onSend', (request, reply, _payload, done) => {
     reply.header('x-request-id', request.id);
     done();
