@@ -122,7 +122,7 @@ describe('a blob', () => {
     const [id = ''] = await Promise.all(put);
     expect(new Set(await Promise.all(put)).size).toBe(1);
     expect(await read(id, 0)).toBe('the same');
-    for (const ask of [blobs.size('u', id), blobs.get('u', id)])
-      await expect(ask).rejects.toMatchObject({ reason: 'blob_not_found' });
+    for (const ask of [() => blobs.size('u', id), () => blobs.get('u', id)])
+      await expect(ask()).rejects.toMatchObject({ reason: 'blob_not_found' });
   });
 });
