@@ -3,7 +3,17 @@ import nx from '@nx/eslint-plugin';
 import prettier from 'eslint-config-prettier';
 import tseslint from 'typescript-eslint';
 
-const DRIVERS = ['@nestjs/*', 'mongoose', 'mongodb', 'nats', '@grpc/*', 'fastify', '@fastify/*', '@kubernetes/*'];
+const DRIVERS = [
+  '@nestjs/*',
+  'mongoose',
+  'mongodb',
+  'nats',
+  '@grpc/*',
+  'fastify',
+  '@fastify/*',
+  '@kubernetes/*',
+  '@aws-sdk/*',
+];
 const NEST = ['@nestjs/*', 'mongoose', 'mongodb', 'nats', 'fastify', '@fastify/*'];
 const LIBRARIES = ['errors', 'contracts', 'log', 'engine', 'providers', 'toolbox', 'kube', 'platform', 'client'];
 /** Pure packages of the engine: no input or output of their own. */

@@ -31,3 +31,5 @@ export { FakeSession, type StreamCut } from './gateway/fake-session';
 export { QuickClock } from './gateway/quick-clock';
 export { GitHost } from './content/git-host';
 export { zipOf, type ZipEntry } from './content/zip-archive';
+export { FakeS3, type S3Refusal, type S3Request } from './blobs/fake-s3';
+export { realBucket, type RealBucket } from './config';

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { NotFoundError } from '@margay/errors';
 import { BlobStore } from '@margay/log';
+import { isObjectMissing, StoredFiles, type ObjectStore, type StoredFile } from '@margay/platform/files';
 import { LRUCache } from 'lru-cache';
-import { GridFSBucket, MongoGridFSChunkError, ObjectId, type Collection, type Db } from 'mongodb';
+import { MongoGridFSChunkError, ObjectId, type Collection, type Db } from 'mongodb';
 
 const HOUR_MS = 3_600_000;
 /** What was touched so lately needs no other touch: a commit that follows is stored long before anybody collects. */
@@ -35,16 +35,14 @@ interface Moment {
   wallMs: number;
 }
 
-interface BlobFile {
-  _id: ObjectId;
-  filename: string;
-  length: number;
-  metadata?: BlobMetadata;
-}
+type BlobFile = StoredFile<BlobMetadata>;
 
-/** Blobs in GridFS. The file name is `<tenant>/<sha256>`, so a tenant never reaches another's bytes. */
+/**
+ * Blobs in GridFS, or their bytes in a bucket of objects. The file name is `<tenant>/<sha256>`, so a tenant never reaches
+ * another's bytes.
+ */
 export class MongoBlobStore extends BlobStore {
-  private readonly bucket: GridFSBucket;
+  private readonly stored: StoredFiles<BlobMetadata>;
   private readonly files: Collection<BlobFile>;
   private readonly chunks: Collection<{ _id: ObjectId; files_id: ObjectId; n: number }>;
   /** The last upload that was looked at whether it is whole. */
@@ -52,10 +50,11 @@ export class MongoBlobStore extends BlobStore {
   /** When this process touched a blob. */
   private readonly touches = new LRUCache<string, Moment>({ max: TOUCHES_MAX });
 
-  constructor(db: Db) {
+  constructor(db: Db, objects?: ObjectStore) {
     super();
-    this.bucket = new GridFSBucket(db);
-    this.files = db.collection('fs.files');
+    // Pieces of uploads that broke off `collectBroken` finds without a note.
+    this.stored = new StoredFiles(db, 'fs', { objects, notesPieces: false });
+    this.files = this.stored.files;
     this.chunks = db.collection('fs.chunks');
   }
 
@@ -64,9 +63,8 @@ export class MongoBlobStore extends BlobStore {
    * miss some in the development store.
    */
   async createIndexes(): Promise<void> {
-    await this.files.createIndex({ filename: 1, uploadDate: 1 });
+    await this.stored.createIndexes();
     await this.files.createIndex({ 'metadata.sweepAt': 1 }, { name: 'sweepAt_v1' });
-    await this.chunks.createIndex({ files_id: 1, n: 1 }, { unique: true });
   }
 
   async put(tenantId: string, bytes: Uint8Array): Promise<string> {
@@ -74,7 +72,7 @@ export class MongoBlobStore extends BlobStore {
     if (this.isFresh(tenantId, id) || (await this.touch(tenantId, id))) return id;
     // Two writers of one blob leave two equal files: either serves.
     const metadata: BlobMetadata = { tenantId, ...touchedNow(), isTracked: true };
-    await pipeline(Readable.from([bytes]), this.bucket.openUploadStream(name(tenantId, id), { metadata }));
+    await this.stored.write({ tenantId, filename: name(tenantId, id), metadata }, Readable.from([bytes]));
     this.touches.set(name(tenantId, id), now());
     return id;
   }
@@ -99,9 +97,7 @@ export class MongoBlobStore extends BlobStore {
 
   /** Bytes from `start` up to, but not including, `end`. */
   async *read(tenantId: string, id: string, start: number, end: number | undefined): AsyncIterable<Buffer> {
-    const { _id } = await this.find(tenantId, id);
-    const options = end === undefined ? { start } : { start, end };
-    yield* this.bucket.openDownloadStream(_id, options) as AsyncIterable<Buffer>;
+    yield* this.stored.read(await this.find(tenantId, id), start, end);
   }
 
   /**
@@ -116,10 +112,10 @@ export class MongoBlobStore extends BlobStore {
       return `it refers to blob ${id} without naming it, so that the blob would be collected`;
     const hash = createHash('sha256');
     try {
-      for await (const chunk of this.bucket.openDownloadStream(file._id)) hash.update(chunk as Buffer);
+      for await (const chunk of this.stored.read(file)) hash.update(chunk);
     } catch (error) {
       // A file with too few or too small pieces; an outage of the store says nothing about it.
-      if (!(error instanceof MongoGridFSChunkError)) throw error;
+      if (!(error instanceof MongoGridFSChunkError || isObjectMissing(error))) throw error;
       return `blob ${id} that it refers to is not whole`;
     }
     return hash.digest('hex') === id ? undefined : `blob ${id} that it refers to was changed`;
@@ -149,9 +145,10 @@ export class MongoBlobStore extends BlobStore {
         continue;
       }
       const untouched = { _id, 'metadata.touchedAt': touchedAt };
-      const marked = await this.files.updateOne(untouched, { $set: { 'metadata.isDead': true } });
-      if (marked.matchedCount === 0) continue;
-      await this.chunks.deleteMany({ files_id: _id });
+      // Where its bytes are may have changed since it was read.
+      const marked = await this.files.findOneAndUpdate(untouched, { $set: { 'metadata.isDead': true } });
+      if (!marked) continue;
+      await this.stored.removeBytes(marked);
       await this.files.deleteOne({ _id });
       removed += 1;
     }
@@ -174,7 +171,7 @@ export class MongoBlobStore extends BlobStore {
     const whole = new Set(files.map(({ _id }) => _id.toHexString()));
     const broken = ids.filter((id) => !whole.has(id.toHexString()));
     for (const id of broken) await this.chunks.deleteMany({ files_id: id });
-    return broken.length;
+    return broken.length + (await this.stored.collect(nowMs));
   }
 
   /** Ids of uploads of which anything is there, in their order; pieces are written at once, so any may be missing. */

@@ -99,7 +99,7 @@ describe('what is being stored', () => {
     const owner = { tenantId: 't1', workspaceId: 'a'.repeat(32) };
     const facts = { n: 1, base: 0, entries: 0, deleted: [], bytes: 1, sha256: '', revision: '', at: new Date() };
     const archives = new MongoArchiveStore(db);
-    const archive = await archives.put(pieces(), () => ({ ...owner, ...facts }));
+    const archive = await archives.put(owner, pieces(), () => ({ ...owner, ...facts }));
     await expect(new MongoArchiveStore(dying()).remove(archive)).rejects.toThrow();
 
     for (const [name, store] of Object.entries({ workspaceUploads: uploads, archives })) {

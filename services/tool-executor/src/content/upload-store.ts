@@ -1,18 +1,16 @@
 import { createHash } from 'node:crypto';
-import { Readable, Transform } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
-import { InvalidArgumentError, isMargayError, NotFoundError } from '@margay/errors';
+import { InvalidArgumentError, NotFoundError } from '@margay/errors';
 import { translateStoreError } from '@margay/platform';
-import { GridFSBucket, ObjectId, type Collection, type Db } from 'mongodb';
+import { StoredFiles, type ObjectStore } from '@margay/platform/files';
+import { ObjectId, type Db } from 'mongodb';
 import type { StoredUpload } from './workspace-document';
-import { UnfinishedFiles } from './unfinished-files';
 import { formatOf } from './upload-format';
 
-interface UploadedFile {
-  _id: ObjectId;
-  filename: string;
-  length: number;
-  metadata?: { tenantId: string; workspaceId: string; sha256?: string; at: Date };
+interface UploadMetadata {
+  tenantId: string;
+  workspaceId: string;
+  sha256?: string;
+  at: Date;
 }
 
 const BUCKET = 'workspaceUploads';
@@ -23,23 +21,21 @@ const HEAD_BYTES = 512;
 
 /** Files that people send to be the content of a workspace. They stay until the workspace has them. */
 export class UploadStore {
-  private readonly bucket: GridFSBucket;
-  private readonly files: Collection<UploadedFile>;
-  private readonly unfinished: UnfinishedFiles;
+  private readonly stored: StoredFiles<UploadMetadata>;
 
-  constructor(private readonly db: Db) {
-    this.unfinished = new UnfinishedFiles(db, BUCKET);
-    this.bucket = new GridFSBucket(db, { bucketName: BUCKET });
-    this.files = db.collection(`${BUCKET}.files`);
+  constructor(db: Db, objects?: ObjectStore) {
+    this.stored = new StoredFiles(db, BUCKET, { objects });
   }
 
-  /** Also those that GridFS would make with its first upload, when others are writing already. */
+  private get files() {
+    return this.stored.files;
+  }
+
   async createIndexes(): Promise<void> {
-    await this.files.createIndex({ filename: 1, uploadDate: 1 });
+    await this.stored.createIndexes();
     await this.files.createIndex({ 'metadata.tenantId': 1, 'metadata.workspaceId': 1 }, { name: 'workspace_v1' });
     // Sparse: what is still being sent has none yet.
     await this.files.createIndex({ 'metadata.sha256': 1 }, { name: 'sha256_v1', sparse: true });
-    await this.db.collection(`${BUCKET}.chunks`).createIndex({ files_id: 1, n: 1 }, { unique: true });
   }
 
   /** @throws InvalidArgumentError `too_large`, `bad_request` for an empty one */
@@ -50,35 +46,23 @@ export class UploadStore {
     const { tenantId, workspaceId, filename } = of;
     const meter = new UploadMeter(filename);
     const metadata = { tenantId, workspaceId, at: new Date() };
-    const stored = this.bucket.openUploadStream(filename, { metadata });
-    await this.unfinished.begin(stored.id);
-    try {
-      await pipeline(Readable.from(content), meter, stored);
-    } catch (error) {
-      // Bytes of no file: what cannot be removed now `collect` removes.
-      await this.remove([stored.id.toHexString()]).catch(() => undefined);
-      // A piece that is on its way may still come.
-      await this.unfinished.begin(stored.id).catch(() => undefined);
-      throw isMargayError(error) ? error : translateStoreError(error);
-    }
-    await this.unfinished.end(stored.id);
-    const fileId = stored.id.toHexString();
-    const upload = { fileId, filename, ...meter.facts };
+    const _id = await this.stored.write({ tenantId, filename, metadata }, meter.watch(content));
+    const upload = { fileId: _id.toHexString(), filename, ...meter.facts };
     if (upload.bytes === 0) {
-      await this.remove([fileId]);
+      await this.remove([upload.fileId]);
       throw new InvalidArgumentError('bad_request', 'Invalid input: the body is empty');
     }
-    const found = { 'metadata.sha256': upload.sha256 };
-    await this.files.updateOne({ _id: stored.id }, { $set: found }).catch(rethrow);
+    await this.files.updateOne({ _id }, { $set: { 'metadata.sha256': upload.sha256 } }).catch(rethrow);
     return upload;
   }
 
   /** Bytes from `start` up to, but not including, `end`. */
   async read(fileId: string, start: number, end: number): Promise<Buffer> {
+    const file = await this.files.findOne({ _id: new ObjectId(fileId) }).catch(rethrow);
+    if (!file) throw new NotFoundError('upload_not_found', `There is no upload ${fileId}.`);
     const chunks: Buffer[] = [];
     try {
-      const stream = this.bucket.openDownloadStream(new ObjectId(fileId), { start, end });
-      for await (const chunk of stream) chunks.push(chunk as Buffer);
+      for await (const chunk of this.stored.read(file, start, end)) chunks.push(chunk);
     } catch (error) {
       throw translateStoreError(error);
     }
@@ -95,18 +79,12 @@ export class UploadStore {
   }
 
   async remove(fileIds: readonly string[]): Promise<void> {
-    for (const id of fileIds) {
-      await this.unfinished.begin(new ObjectId(id));
-      await this.bucket.delete(new ObjectId(id)).catch((error: unknown) => {
-        if (!isMissing(error)) throw translateStoreError(error);
-      });
-      await this.unfinished.end(new ObjectId(id));
-    }
+    for (const id of fileIds) await this.stored.remove(new ObjectId(id)).catch(rethrow);
   }
 
   /** Removes what was being sent when its taker ended. @returns how many */
   collect(nowMs = Date.now()): Promise<number> {
-    return this.unfinished.collect(nowMs);
+    return this.stored.collect(nowMs);
   }
 
   /** All that was sent to a workspace, but not what `kept` names. */
@@ -119,34 +97,35 @@ export class UploadStore {
 }
 
 /** Counts and hashes what goes by, and refuses what is too much of it. */
-class UploadMeter extends Transform {
+class UploadMeter {
   private readonly hash = createHash('sha256');
   private head = Buffer.alloc(0);
   private bytes = 0;
 
-  constructor(private readonly filename: string) {
-    super();
-  }
+  constructor(private readonly filename: string) {}
 
   get facts(): Pick<StoredUpload, 'sha256' | 'bytes' | 'format'> {
     const format = formatOf(this.filename, this.head);
     return { sha256: this.hash.digest('hex'), bytes: this.bytes, format };
   }
 
-  override _transform(chunk: Buffer, _: BufferEncoding, done: (error?: Error, chunk?: Buffer) => void): void {
+  async *watch(content: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+    for await (const chunk of content) {
+      this.take(chunk);
+      yield chunk;
+    }
+  }
+
+  private take(chunk: Uint8Array): void {
     if (this.head.length < HEAD_BYTES) this.head = Buffer.concat([this.head, chunk.subarray(0, HEAD_BYTES)]);
     this.bytes += chunk.length;
     this.hash.update(chunk);
     const isFile = this.head.length >= HEAD_BYTES && formatOf(this.filename, this.head) === 'file';
     const most = isFile ? FILE_MAX_BYTES : ARCHIVE_MAX_BYTES;
-    if (this.bytes <= most) return done(undefined, chunk);
+    if (this.bytes <= most) return;
     const what = isFile ? 'a single file' : 'an archive';
-    done(new InvalidArgumentError('too_large', `${what} may have at most ${most / 1024 ** 2} MiB`));
+    throw new InvalidArgumentError('too_large', `${what} may have at most ${most / 1024 ** 2} MiB`);
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && /^File not found/i.test(error.message);
 }
 
 function rethrow(error: unknown): never {

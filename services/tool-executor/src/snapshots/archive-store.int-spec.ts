@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { createLogger } from '@margay/platform';
+import { BlobConfig, openObjects, type ObjectStore } from '@margay/platform/files';
 import { MongoConnection } from '@margay/platform/mongo';
+import { FakeS3, realBucket, type RealBucket } from '@margay/testing';
 import type { Archive, ArchiveStore, Chunks } from './archive-store';
 import { FileArchiveStore } from './file-archive-store';
 import { MongoArchiveStore } from './mongo-archive-store';
@@ -44,7 +46,7 @@ function describeStore(name: string, open: () => Promise<{ store: ArchiveStore; 
       for (const archive of await store.list(owner)) await store.remove(archive);
     });
     const put = (n: number, bytes: Buffer, more: Partial<Archive> = {}) =>
-      store.put(pieces(bytes), () => archiveOf(n, bytes, more));
+      store.put({ ...owner, ...more }, pieces(bytes), () => archiveOf(n, bytes, more));
 
     it('gives back the bytes and all that is known of them, in the order of numbers', async () => {
       const bytes = randomBytes(1_500_000);
@@ -73,8 +75,8 @@ function describeStore(name: string, open: () => Promise<{ store: ArchiveStore; 
         throw new Error('it broke off');
       }
       const bytes = Buffer.from('half');
-      await expect(store.put(broken(), () => archiveOf(1, bytes))).rejects.toThrow('it broke off');
-      const refused = store.put(pieces(bytes), () => {
+      await expect(store.put(owner, broken(), () => archiveOf(1, bytes))).rejects.toThrow('it broke off');
+      const refused = store.put(owner, pieces(bytes), () => {
         throw new Error('its hash is wrong');
       });
       await expect(refused).rejects.toThrow('its hash is wrong');
@@ -107,7 +109,8 @@ describeStore('in files', async () => {
   return { store, close: () => rm(base, { recursive: true, force: true }) };
 });
 
-describeStore('in GridFS', async () => {
+/** @param objects where bytes go, if not into GridFS */
+async function openInStore(objects?: ObjectStore): Promise<{ store: ArchiveStore; close: () => Promise<void> }> {
   const directory = await mkdtemp(path.join(tmpdir(), 'margay-store-'));
   const server: OpenStore = await openStore({ directory, allow: TEST_SOURCES });
   const database = `spec_${randomBytes(6).toString('hex')}`;
@@ -120,21 +123,59 @@ describeStore('in GridFS', async () => {
   await mongo.ready(30_000);
   const { db } = mongo.connection;
   if (!db) throw new Error('not connected');
-  const store = new MongoArchiveStore(db);
+  const store = new MongoArchiveStore(db, undefined, objects);
   await store.createIndexes();
   const close = async () => {
     await mongo.connection.dropDatabase();
     await mongo.close();
     await server.stop();
+    objects?.close();
     await rm(directory, { recursive: true, force: true });
   };
   return { store, close };
+}
+
+const openBucket = (at: RealBucket) =>
+  openObjects(
+    BlobConfig.parse({
+      MARGAY_BLOB_DRIVER: 's3',
+      MARGAY_S3_ENDPOINT: at.endpoint,
+      MARGAY_S3_BUCKET: at.bucket,
+      MARGAY_S3_ACCESS_KEY_ID: at.accessKeyId,
+      MARGAY_S3_SECRET_ACCESS_KEY: at.secretAccessKey,
+    }),
+  );
+
+describeStore('in GridFS', () => openInStore());
+
+const fake = new FakeS3();
+describeStore('in a bucket', async () => {
+  await fake.start();
+  const { bucket, accessKeyId, url: endpoint } = fake;
+  const { store, close } = await openInStore(
+    await openBucket({ endpoint, bucket, accessKeyId, secretAccessKey: 'spec-secret' }),
+  );
+  return {
+    store,
+    close: async () => {
+      // Each test has removed what the one before it left: what is here belongs to records.
+      const left = (await store.list({ ...owner, tenantId: 't/12' })).length + (await store.list(owner)).length;
+      expect([fake.objects.size, fake.uploads.size]).toEqual([left, 0]);
+      for (const key of fake.objects.keys()) expect(key).toMatch(/^spec_[0-9a-f]+\/t%2F12?\/archives\/[0-9a-f]{24}$/);
+      await close();
+      await fake.stop();
+    },
+  };
 });
+
+const real = realBucket();
+// Not part of `npm test`, see tools/test-s3.mjs.
+if (real) describeStore('in a bucket of a real server', async () => openInStore(await openBucket(real)));
 
 it('takes the place of bytes that a crash left without a manifest', async () => {
   const base = await mkdtemp(path.join(tmpdir(), 'margay-archives-'));
   const store = new FileArchiveStore(base);
-  const put = (text: string) => store.put(pieces(Buffer.from(text)), () => archiveOf(2, Buffer.from(text)));
+  const put = (text: string) => store.put(owner, pieces(Buffer.from(text)), () => archiveOf(2, Buffer.from(text)));
   await put('one');
   const names = await readdir(base, { recursive: true });
   await rm(path.join(base, names.find((name) => name.endsWith('.json')) ?? ''));

@@ -48,7 +48,7 @@ export abstract class ArchiveStore {
    * Stores bytes, then what is known of them at their end.
    * @throws ALREADY_EXISTS `archive_exists` if there is one of that number
    */
-  abstract put(chunks: Chunks, known: () => Archive): Promise<Archive>;
+  abstract put(owner: ArchiveOwner, chunks: Chunks, known: () => Archive): Promise<Archive>;
   /** In the order of their numbers. */
   abstract list(owner: ArchiveOwner): Promise<Archive[]>;
   /** Breaks off with NOT_FOUND `archive_missing` where there are no bytes. */

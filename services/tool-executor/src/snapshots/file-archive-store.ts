@@ -35,7 +35,7 @@ export class FileArchiveStore extends ArchiveStore {
     super();
   }
 
-  async put(chunks: Chunks, known: () => Archive): Promise<Archive> {
+  async put(_: ArchiveOwner, chunks: Chunks, known: () => Archive): Promise<Archive> {
     await mkdir(this.base, { recursive: true, mode: 0o700 });
     const part = path.join(this.base, `.${randomUUID()}.part`);
     try {

@@ -1,19 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { AlreadyExistsError, NotFoundError } from '@margay/errors';
 import { isDuplicateKey, translateStoreError } from '@margay/platform';
-import { GridFSBucket, MongoGridFSChunkError, type Collection, type Db, type ObjectId } from 'mongodb';
-import { UnfinishedFiles } from '../content/unfinished-files';
+import { isObjectMissing, StoredFiles, type ObjectStore } from '@margay/platform/files';
+import { MongoGridFSChunkError, type Db } from 'mongodb';
 import { ArchiveStore, nameOf, prefixOf, type Archive, type ArchiveOwner, type Chunks } from './archive-store';
-
-interface ArchiveFile {
-  _id: ObjectId;
-  /** Its name, or one of nobody's while it is being written. */
-  filename: string;
-  uploadDate: Date;
-  metadata?: Archive;
-}
 
 const BUCKET = 'archives';
 const MAX_BYTES = 100 * 1024 ** 2;
@@ -21,22 +11,22 @@ const WRITING = 'writing/';
 const HOUR_MS = 3_600_000;
 const BROKEN_MAX = 50;
 
-/** Archives in GridFS, in a bucket of their own; backups take it with all other collections. */
+/** Archives in GridFS or in a bucket of objects; backups take them with all other collections. */
 export class MongoArchiveStore extends ArchiveStore {
-  private readonly bucket: GridFSBucket;
-  private readonly unfinished: UnfinishedFiles;
-  private readonly files: Collection<ArchiveFile>;
-  private readonly chunks: Collection<{ files_id: ObjectId; n: number }>;
+  /** Named as nobody's while one is being written. */
+  private readonly stored: StoredFiles<Archive>;
 
   constructor(
     db: Db,
     readonly maxBytes = MAX_BYTES,
+    objects?: ObjectStore,
   ) {
     super();
-    this.unfinished = new UnfinishedFiles(db, BUCKET);
-    this.bucket = new GridFSBucket(db, { bucketName: BUCKET });
-    this.files = db.collection(`${BUCKET}.files`);
-    this.chunks = db.collection(`${BUCKET}.chunks`);
+    this.stored = new StoredFiles(db, BUCKET, { objects });
+  }
+
+  private get files() {
+    return this.stored.files;
   }
 
   /** Before anything is written. */
@@ -45,22 +35,18 @@ export class MongoArchiveStore extends ArchiveStore {
     const number = { 'metadata.tenantId': 1, 'metadata.workspaceId': 1, 'metadata.n': 1 } as const;
     // One for each number, whatever its kind: what is being written has none yet.
     await this.files.createIndex(number, { name: 'number_v1', unique: true, sparse: true });
-    await this.files.createIndex({ filename: 1, uploadDate: 1 });
-    await this.chunks.createIndex({ files_id: 1, n: 1 }, { unique: true });
+    await this.stored.createIndexes();
   }
 
-  async put(chunks: Chunks, known: () => Archive): Promise<Archive> {
-    const upload = this.bucket.openUploadStream(`${WRITING}${randomUUID()}`);
-    const { id: _id } = upload;
-    await this.unfinished.begin(_id);
+  async put(owner: ArchiveOwner, chunks: Chunks, known: () => Archive): Promise<Archive> {
+    const { tenantId } = owner;
+    const _id = await this.stored.write({ tenantId, filename: `${WRITING}${randomUUID()}` }, chunks);
     try {
-      await pipeline(Readable.from(chunks), upload);
       const archive = known();
       await this.files.updateOne({ _id }, { $set: { filename: nameOf(archive), metadata: archive } });
-      await this.unfinished.end(_id);
       return archive;
     } catch (error) {
-      await this.bucket.delete(_id).catch(() => undefined); // what is left of it `collect` removes
+      await this.stored.remove(_id).catch(() => undefined); // what is left of it `collect` removes
       if (isDuplicateKey(error))
         throw new AlreadyExistsError('archive_exists', `There is an archive ${nameOf(known())} already.`);
       throw translateStoreError(error);
@@ -80,20 +66,16 @@ export class MongoArchiveStore extends ArchiveStore {
     const file = await this.files.findOne({ filename }).catch(rethrow);
     if (!file) throw missing(filename);
     try {
-      yield* this.bucket.openDownloadStream(file._id) as AsyncIterable<Buffer>;
+      yield* this.stored.read(file);
     } catch (error) {
-      throw error instanceof MongoGridFSChunkError ? missing(filename) : translateStoreError(error);
+      const isMissing = error instanceof MongoGridFSChunkError || isObjectMissing(error);
+      throw isMissing ? missing(filename) : translateStoreError(error);
     }
   }
 
   async remove(archive: Archive): Promise<void> {
     const file = await this.files.findOne({ filename: nameOf(archive) }).catch(rethrow);
-    if (!file) return;
-    // Nobody finds it any more before its bytes go.
-    await this.unfinished.begin(file._id);
-    await this.files.deleteOne({ _id: file._id }).catch(rethrow);
-    await this.chunks.deleteMany({ files_id: file._id }).catch(rethrow);
-    await this.unfinished.end(file._id);
+    if (file) await this.stored.remove(file._id).catch(rethrow);
   }
 
   /** Removes what was being written when its writer ended. @returns how many */
@@ -104,8 +86,8 @@ export class MongoArchiveStore extends ArchiveStore {
       .limit(BROKEN_MAX)
       .toArray()
       .catch(rethrow);
-    for (const { _id } of due) await this.bucket.delete(_id).catch(rethrow);
-    return due.length + (await this.unfinished.collect(nowMs));
+    for (const { _id } of due) await this.stored.remove(_id).catch(rethrow);
+    return due.length + (await this.stored.collect(nowMs));
   }
 }
 

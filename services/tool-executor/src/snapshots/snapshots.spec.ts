@@ -11,7 +11,7 @@ class MemoryStore extends ArchiveStore {
   readonly bytes = new Map<string, Buffer>();
   readonly archives = new Map<string, Archive>();
 
-  async put(chunks: Chunks, known: () => Archive): Promise<Archive> {
+  async put(_: ArchiveOwner, chunks: Chunks, known: () => Archive): Promise<Archive> {
     const parts: Uint8Array[] = [];
     for await (const chunk of chunks) parts.push(chunk);
     const archive = known();
@@ -199,7 +199,7 @@ it('reads no header into memory that never ends', async () => {
     yield bytes;
   }
   const facts = { n: 1, base: 0, entries: 1, deleted: [], bytes: bytes.length, sha256, revision: '', at: new Date() };
-  await store.put(chunks(), () => ({ ...owner, ...facts }));
+  await store.put(owner, chunks(), () => ({ ...owner, ...facts }));
   await expect(snapshots.check(owner, 1)).rejects.toMatchObject({ reason: 'snapshot_damaged' });
 });
 

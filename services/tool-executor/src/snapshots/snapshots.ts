@@ -124,7 +124,7 @@ export class Snapshots {
     let newest: Archive | undefined;
     for (const archive of chainTo(await store.list(from), n)) {
       const mine = { ...archive, ...to };
-      newest = known.has(archive.n) ? mine : await store.put(store.read(archive), () => mine);
+      newest = known.has(archive.n) ? mine : await store.put(to, store.read(archive), () => mine);
     }
     return newest;
   }
@@ -152,7 +152,11 @@ export class Snapshots {
     const stream = new Receiving(place.client.snapshot(request, { grant, timeoutMs: timeoutMs ?? TAKE_MS }));
     const known = await stream.begin();
     if (known?.unchanged && newest) return { archive: newest, isNew: false };
-    const archive = await store.put(stream.chunks(), () => ({ ...owner, ...stream.manifest(request), at: new Date() }));
+    const archive = await store.put(owner, stream.chunks(), () => ({
+      ...owner,
+      ...stream.manifest(request),
+      at: new Date(),
+    }));
     const { bytes, entries } = archive;
     logger.info({ workspaceId: owner.workspaceId, n, kind: kindOf(archive), bytes, entries }, 'workspace archived');
     return { archive, isNew: true };
