@@ -9,6 +9,8 @@ import { lastLines, openLog, readLog } from './log-file';
 import { endingWithParent } from './parent-death';
 import type { PidLedger } from './pid-ledger';
 
+const READY_TIMEOUT_MS = 120_000;
+
 /** A line of its log, a URL that answers 200, or a loopback port that accepts connections. */
 export type Readiness = { line: RegExp } | { url: string } | { port: number };
 
@@ -28,7 +30,7 @@ export interface CommandProcessOptions {
   /** Both output streams are appended here by the process itself, so it outlives a reader. */
   logFile: string;
   ready: Readiness;
-  /** Default 30 s. */
+  /** Default two minutes: one that ends before is noticed at once. */
   readyTimeoutMs?: number;
   onExit?: (exit: ProcessExit) => void;
   /** Records the process, so that a later start can end what a killed launcher left behind. */
@@ -140,7 +142,7 @@ class ChildSupervisor implements SupervisedProcess {
   }
 
   async waitUntilReady(logOffset: number): Promise<void> {
-    const { readyTimeoutMs = 30_000 } = this.options;
+    const { readyTimeoutMs = READY_TIMEOUT_MS } = this.options;
     const deadline = Date.now() + readyTimeoutMs;
     while (!(await this.isReady(logOffset))) {
       if (!this.isRunning())
