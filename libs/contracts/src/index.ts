@@ -42,6 +42,7 @@ export { isNestedDeeper, JSON_DEPTH_MAX } from './nesting';
 export { SandboxClassName, Tenant, TenantChange, USUAL_SANDBOX_CLASS } from './tenants';
 export { METADATA, Principal, Role, RunGrant, SandboxGrant, Ticket, TicketPurpose, WORKTREE_SLUG } from './principal';
 export { ManagedProject, SessionSpec, Worktree } from './projects';
+export { ANY_REV, isAtRev } from './revisions';
 export { LiveCommit, LiveDelta, SessionState, SessionStatus, SessionSummary } from './session-state';
 export { subjects } from './subjects';
 export { isoMicros, parseMicros } from './time';

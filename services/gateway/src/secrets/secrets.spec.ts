@@ -48,6 +48,8 @@ describe('secrets', () => {
       body: { error: { code: 'rev_moved' } },
     });
     expect(await put('rev', body, { 'If-Match': '*' })).toMatchObject({ status: 200 });
+    expect(await put('rev', body, { 'If-Match': 'W/"3"' })).toMatchObject({ status: 200 });
+    expect(await put('none', body, { 'If-Match': '*' })).toMatchObject({ status: 412 });
     for (const headers of [{ 'If-Match': '3' }, { 'If-None-Match': '"1"' }, { 'If-None-Match': '*', 'If-Match': '*' }])
       expect(await put('rev', body, headers as Record<string, string>)).toMatchObject({ status: 422 });
   });

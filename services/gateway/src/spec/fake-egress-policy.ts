@@ -1,4 +1,4 @@
-import { EgressPolicy, type egressPb } from '@margay/contracts';
+import { EgressPolicy, isAtRev, type egressPb } from '@margay/contracts';
 import { AbortedError, NotFoundError, PermissionDeniedError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
 
@@ -15,7 +15,7 @@ export class FakeEgressPolicy {
       },
       putEgressPolicy: async ({ policyJson, ifRev }) => {
         const rev = this.stored?.rev ?? 0;
-        if (ifRev !== undefined && ifRev !== rev) throw new AbortedError('rev_moved', 'it is at another revision');
+        if (!isAtRev(ifRev, rev)) throw new AbortedError('rev_moved', 'it is at another revision');
         if (EgressPolicy.parse(JSON.parse(policyJson)).mode === 'public')
           throw new PermissionDeniedError('setting_locked', 'mode: the operator allows allowlist at most');
         this.stored = { policyJson, rev: rev + 1 };

@@ -1,4 +1,4 @@
-import type { secretsPb } from '@margay/contracts';
+import { isAtRev, type secretsPb } from '@margay/contracts';
 import { AbortedError, NotFoundError } from '@margay/errors';
 import type { GrpcHandlers } from '@margay/platform';
 
@@ -15,7 +15,7 @@ export class FakeSecrets {
         this.asked.push(request);
         const { scope, name, ifRev } = request;
         const rev = this.stored.get(`${scope}/${name}`)?.rev ?? 0;
-        if (ifRev !== undefined && ifRev !== rev) throw new AbortedError('rev_moved', 'it is at another revision');
+        if (!isAtRev(ifRev, rev)) throw new AbortedError('rev_moved', 'it is at another revision');
         const written = { updatedBy: 'user:ada', updatedAt: new Date(0), lastUsedAt: undefined };
         const secret = { ...request, rev: rev + 1, fingerprint: '0123abcd', ...written };
         this.stored.set(`${scope}/${name}`, secret);

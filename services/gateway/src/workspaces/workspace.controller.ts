@@ -7,7 +7,7 @@ import { Backends } from '../backends';
 import { Answer } from '../http/answer';
 import { Operation } from '../http/operation';
 import { FromBody, FromCaller, FromQuery } from '../http/parameters';
-import { etagOf, RevisionHeaders } from '../http/revision';
+import { etagOf, RevisionHeaders, wantedEtag } from '../http/revision';
 import { FromStreamOrBody, STREAMED_TYPES } from '../http/streamed-body';
 import { ContentBody, PageQuery, sourceIn, UpdateBody, UploadQuery, WorkspacePage } from './workspace.dto';
 
@@ -71,9 +71,10 @@ export class WorkspaceController {
     @FromCaller() { call }: Caller,
     @Param('workspace_id') workspaceId: string,
     @FromBody() { legal_hold: legalHold }: z.infer<typeof UpdateBody>,
-    @Headers('if-match') ifMatch = '',
+    @Headers('if-match') ifMatch?: string,
   ): Promise<Answer> {
-    return shown(await this.backends.workspaces.update({ workspaceId, legalHold, ifMatch }, call));
+    const request = { workspaceId, legalHold, ifMatch: wantedEtag(ifMatch) };
+    return shown(await this.backends.workspaces.update(request, call));
   }
 
   @Operation({
@@ -89,9 +90,10 @@ export class WorkspaceController {
   async delete(
     @FromCaller() { call }: Caller,
     @Param('workspace_id') workspaceId: string,
-    @Headers('if-match') ifMatch = '',
+    @Headers('if-match') ifMatch?: string,
   ): Promise<Answer> {
-    return shown(await this.backends.workspaces.delete({ workspaceId, ifMatch }, call), 202);
+    const request = { workspaceId, ifMatch: wantedEtag(ifMatch) };
+    return shown(await this.backends.workspaces.delete(request, call), 202);
   }
 
   @Operation({

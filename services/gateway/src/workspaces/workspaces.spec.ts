@@ -30,6 +30,10 @@ describe('workspaces', () => {
     expect(asked('update')).toMatchObject({ request: { legalHold: true, ifMatch: '"3"' } });
     const moved = await harness.request('DELETE', path(), { headers: { 'If-Match': '"2"' } });
     expect([moved.status, moved.headers.get('x-margay-reason')]).toEqual([412, 'rev_moved']);
+    const unquoted = await harness.request('DELETE', path(), { headers: { 'If-Match': '3' } });
+    expect([unquoted.status, unquoted.headers.get('x-margay-reason')]).toEqual([422, 'validation']);
+    for (const ifMatch of ['*', 'W/"3"'])
+      expect((await harness.request('DELETE', path(), { headers: { 'If-Match': ifMatch } })).status).toBe(202);
     expect((await harness.request('DELETE', path())).status).toBe(202);
   });
 

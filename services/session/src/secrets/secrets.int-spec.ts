@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { secretsPb, type Principal } from '@margay/contracts';
+import { ANY_REV, secretsPb, type Principal } from '@margay/contracts';
 import { createLogger } from '@margay/platform';
 import { DataKeys, type DataKeyRows } from './data-keys';
 import { KekFile } from './kek-file';
@@ -139,10 +139,12 @@ describe.each([
     await expect(put({ ifRev: 0 })).rejects.toMatchObject({ reason: 'rev_moved' });
     await put({ ifRev: 1 });
     await expect(remove({ ifRev: 1 })).rejects.toMatchObject({ reason: 'rev_moved' });
-    await remove({ ifRev: 2 });
+    await put({ ifRev: ANY_REV });
+    await remove({ ifRev: 3 });
+    await expect(put({ ifRev: ANY_REV })).rejects.toMatchObject({ reason: 'rev_moved' });
     await expect(remove()).rejects.toMatchObject({ reason: 'secret_not_found' });
     await expect(take()).rejects.toMatchObject({ reason: 'secret_not_found' });
-    expect(published).toHaveLength(3);
+    expect(published).toHaveLength(4);
   });
 
   it('loses no change when several are made at once', async () => {

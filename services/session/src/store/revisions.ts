@@ -1,11 +1,12 @@
+import { isAtRev } from '@margay/contracts';
 import { AbortedError, type MargayError } from '@margay/errors';
 
 /** A write that found something newer is tried again so often. */
 export const REV_ATTEMPTS = 5;
 
-/** @param wanted 0: there must be none; undefined: whatever is there. @throws AbortedError `rev_moved` */
+/** @param wanted see `isAtRev`. @throws AbortedError `rev_moved` */
 export function requireRev(what: string, wanted: number | undefined, rev: number): void {
-  if (wanted !== undefined && wanted !== rev) throw revMoved(what);
+  if (!isAtRev(wanted, rev)) throw revMoved(what);
 }
 
 export function revMoved(what: string): MargayError {

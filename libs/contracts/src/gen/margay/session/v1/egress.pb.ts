@@ -21,7 +21,7 @@ export interface GetEgressPolicyResponse {
 export interface PutEgressPolicyRequest {
   /** See `EgressPolicy` in @margay/contracts. */
   policyJson: string;
-  /** Refused as ABORTED `rev_moved` unless it is at this one; 0 = there must be none; absent = whatever is there. */
+  /** Refused as ABORTED `rev_moved` unless it is at this one; 0 = there must be none; 4294967295 = there must be one; absent = whatever is there. */
   ifRev?: number | undefined;
 }
 

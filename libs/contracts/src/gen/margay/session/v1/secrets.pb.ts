@@ -39,7 +39,7 @@ export interface PutSecretRequest {
   git?:
     | GitAccount
     | undefined;
-  /** Refused as ABORTED `rev_moved` unless it is at this one; 0 = it must not exist; absent = whatever is there. */
+  /** Refused as ABORTED `rev_moved` unless it is at this one; 0 = it must not exist; 4294967295 = it must exist; absent = whatever is there. */
   ifRev?: number | undefined;
 }
 
