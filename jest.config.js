@@ -27,7 +27,7 @@ module.exports = {
   testEnvironment: 'node',
   watchman: false,
   // No test is about how fast this machine is.
-  testTimeout: 30_000,
+  testTimeout: 120_000,
   maxWorkers: 2,
   workerIdleMemoryLimit: '512MB',
   testMatch: ['<rootDir>/{libs,services,tools,test}/**/*.{spec,int-spec,e2e-spec}.ts'],
