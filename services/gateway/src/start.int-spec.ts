@@ -69,10 +69,11 @@ describe('gateway on a real broker', () => {
     await session.step(id, { type: 'llm_call_start', payload });
     session.publishDelta(id, 'Hello');
     await reader.untilType('agent_message_delta');
-    const startedMs = performance.now();
+    // Nobody else tells the gateway of the end.
+    session.delays.set('probeCommits', new Promise(() => undefined));
     await session.finish(id);
     await reader.untilEnd();
-    expect(performance.now() - startedMs).toBeLessThan(250);
+    session.delays.clear();
     expect(reader.types.slice(-4)).toEqual(['assistant', 'completion', 'session_state', 'stream_end']);
   });
 
@@ -106,7 +107,7 @@ describe('gateway on a real broker', () => {
 });
 
 async function waitFor(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 3_000;
+  const deadline = performance.now() + 60_000;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error('did not come true in time');
     await new Promise((resolve) => setTimeout(resolve, 10));

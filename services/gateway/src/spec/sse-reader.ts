@@ -8,7 +8,7 @@ export interface SseFrame {
   [field: string]: unknown;
 }
 
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 60_000;
 
 /** Reads a stream byte by byte, so that specs see exactly what was sent. */
 export class SseReader {

@@ -590,14 +590,15 @@ describe('session stream', () => {
   });
 
   it('ends its streams cleanly and without stream_end on shutdown, spread over time', async () => {
-    await start({ streams: { drainMs: 120 } });
+    await start({ streams: { drainMs: 6_000 } });
     await startRun();
-    const readers = await Promise.all([1, 2, 3].map(() => harness.stream(id)));
+    const readers = await Promise.all([1, 2].map(() => harness.stream(id)));
     for (const reader of readers) await reader.untilType('session_state');
     const closing = harness.gateway.close();
-    const endedMs = await Promise.all(readers.map((reader) => reader.untilEnd().then(() => performance.now())));
+    await Promise.race(readers.map((reader) => reader.untilEnd()));
+    expect(readers.filter(({ ended }) => ended === undefined)).toHaveLength(1);
+    for (const reader of readers) await reader.untilEnd();
     await closing;
-    expect(Math.max(...endedMs) - Math.min(...endedMs)).toBeGreaterThan(40);
     for (const { ended, types } of readers) {
       expect(ended).toBe('clean');
       expect(types).not.toContain('stream_end');
@@ -618,7 +619,7 @@ describe('session stream', () => {
 });
 
 async function until(condition: () => boolean): Promise<void> {
-  const deadline = performance.now() + 15_000;
+  const deadline = performance.now() + 60_000;
   while (!condition()) {
     if (performance.now() > deadline) throw new Error('did not come true in time');
     await new Promise((resolve) => setTimeout(resolve, 5));
