@@ -74,6 +74,10 @@ function announce(document: object): void {
   for (const listener of listeners) listener(document as CommitDocument);
 }
 
+// Its looks at the queue come by the clock: none comes unless a test lets time pass.
+beforeEach(() => void jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask'] }));
+afterEach(() => void jest.useRealTimers());
+
 beforeEach(() => {
   [queue, claims, listeners, projected, givenBack, published, looks] = [[], [], [], [], [], [], 0];
   [running, shares, heldElsewhere, subscribed] = [[], {}, new Set(), new Map()];
@@ -304,7 +308,8 @@ describe('a tenant with a cap', () => {
     expect(runs()).toEqual(['o:r1']);
     heldElsewhere.clear();
     // It is looked at again soon, without a nudge.
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await jest.advanceTimersByTimeAsync(100);
+    await settled();
     expect(runs()).toEqual(['o:r1', 'a:r1']);
   });
 
