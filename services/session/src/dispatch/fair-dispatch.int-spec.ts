@@ -62,6 +62,10 @@ async function queue(principal: Principal, runs: number): Promise<string[]> {
   return ids;
 }
 
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
 async function running(tenantId: string): Promise<number> {
   return (await harness.db()).collection<RunRow>('runs').countDocuments({ tenantId, state: 'running' });
 }
@@ -101,7 +105,7 @@ it('keeps a tenant at its cap over two replicas whose runners both have room, an
   let isOver = false;
   const serving = runners.map((runner) => serve(runner, 'capped', seen, () => isOver));
   const rows = (await harness.db()).collection<RunRow>('runs');
-  while ((await rows.countDocuments({ tenantId: 'capped', state: 'done' })) < 24) await new Promise((resolve) => setTimeout(resolve, 50)); // prettier-ignore
+  await until(async () => (await rows.countDocuments({ tenantId: 'capped', state: 'done' })) === 24);
   isOver = true;
   await Promise.all(serving);
   expect(seen).toHaveLength(24);
@@ -122,9 +126,9 @@ it('starts the only run of a tenant next, however many another one has queued be
   const [many, one] = [await tenant('many'), await tenant('one')];
   const runner = attach(1);
   const first = await queue(many, 12);
-  const [only] = await queue(one, 1);
   const assign = await runner.assigns.take();
   expect(first).toContain(assign.sessionId);
+  const [only] = await queue(one, 1);
   await finish(runner, assign);
   // Either is next: nobody has a run running.
   const next = await runner.assigns.take();
@@ -138,11 +142,15 @@ it('gives runs by weight', async () => {
   const heavy = await tenant('heavy', { weight: 30 });
   await queue(light, 8);
   await queue(heavy, 8);
+  const rows = (await harness.db()).collection<RunRow>('runs');
+  const tenantId = { $in: ['light', 'heavy'] };
+  // Rows follow what is accepted.
+  await until(async () => (await rows.countDocuments({ tenantId, state: 'queued' })) === 16);
   const runner = attach(8);
   const tenants = new Map<string, number>();
   for (let i = 0; i < 8; i++) {
     const { sessionId } = await runner.assigns.take();
-    const row = await (await harness.db()).collection<RunRow>('runs').findOne({ sessionId });
+    const row = await rows.findOne({ sessionId });
     tenants.set(row?.tenantId ?? '', (tenants.get(row?.tenantId ?? '') ?? 0) + 1);
   }
   expect(Object.fromEntries(tenants)).toEqual({ light: 2, heavy: 6 });
@@ -151,22 +159,24 @@ it('gives runs by weight', async () => {
 it('shows where queued runs stand in states, lists and event pages, and nothing once they run', async () => {
   const principal = await tenant('positions');
   const ids = await queue(principal, 3);
-  await new Promise((resolve) => setTimeout(resolve, 1_100));
-  const { summariesJson } = await harness.sessions.listSessions(
-    { includeArchived: false, projects: [], pinned: undefined, limit: undefined, offset: 0, tag: undefined },
-    { principal },
-  );
-  const listed = summariesJson.map((json) => JSON.parse(json) as { session_id: string; queue_position?: number });
-  const places = new Map(listed.map((summary) => [summary.session_id, summary.queue_position]));
-  expect(ids.map((id) => places.get(id))).toEqual([1, 2, 3]);
+  const listed = async () => {
+    const request = sessionsPb.ListSessionsRequest.fromPartial({});
+    const { summariesJson } = await harness.sessions.listSessions(request, { principal });
+    const summaries = summariesJson.map((json) => JSON.parse(json) as { session_id: string; queue_position?: number });
+    return ids.map((id) => summaries.find((summary) => summary.session_id === id)?.queue_position);
+  };
+  // Each replica looks now and then, and rows follow what is accepted.
+  await until(async () => (await listed()).join() === '1,2,3');
   const { state } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
   expect(JSON.parse(state?.json ?? '{}')).toMatchObject({ running: true, queue_position: 2 });
-  for await (const page of second.sessions.readCommits(
-    sessionsPb.ReadCommitsRequest.fromPartial({ sessionId: ids[2] ?? '' }),
-    { principal },
-  ))
-    // prettier-ignore
-    if (page.state) expect(JSON.parse(page.state.json)).toMatchObject({ queue_position: 3 });
+  const paged = async () => {
+    const request = sessionsPb.ReadCommitsRequest.fromPartial({ sessionId: ids[2] ?? '' });
+    let position: unknown;
+    for await (const page of second.sessions.readCommits(request, { principal }))
+      if (page.state) position = (JSON.parse(page.state.json) as { queue_position?: number }).queue_position;
+    return position;
+  };
+  await until(async () => (await paged()) === 3);
   const runner = attach(3);
   for (let i = 0; i < 3; i++) await runner.assigns.take();
   const { state: later } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
@@ -215,9 +225,12 @@ describe('the management port', () => {
     // Its slot is free: the next run starts.
     runner.heartbeat([assigns[1] as runnersPb.Assign], 1);
     await runner.assigns.take();
-    const demand = async () => (await get(`/internal/demand/${harness.pool}`)).body as { running: number };
+    const demand = async () => (await get(`/internal/demand/${harness.pool}`)).body as { running: number; queued: number }; // prettier-ignore
     // The claim is stored before its row is written.
-    while ((await demand()).running < 2) await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(async () => {
+      const { running, queued } = await demand();
+      return running === 2 && queued === 1;
+    });
     expect(await demand()).toMatchObject({ queued: 1, running: 2, demand: 3, slots: 2, oldestQueuedSeconds: expect.any(Number) }); // prettier-ignore
   }, 60_000);
 
