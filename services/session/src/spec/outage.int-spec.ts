@@ -50,10 +50,9 @@ describe('an outage of the store', () => {
     gate.shut();
     const step = journal.send({ kind: 'step', records: [{ kind: 'tool', text: 'done while it was away' }] });
     const accepted = accept(idle);
-    const startedMs = performance.now();
+    // Answered while the store is still away.
     runner.heartbeat([assign]);
     expect((await runner.acks.take()).grants).toMatchObject([{ runId: assign.runId }]);
-    expect(performance.now() - startedMs).toBeLessThan(1_000);
     const unknown = 'ab'.repeat(16);
     await expect(replica.sessions.getState({ sessionId: unknown }, { principal })).rejects.toMatchObject({
       reason: 'store_unavailable',
@@ -86,9 +85,8 @@ describe('an outage of the store', () => {
       .acceptRun(sessionsPb.AcceptRunRequest.fromPartial({ sessionId, text: 'hello' }), { principal })
       .catch((error: unknown) => error);
     await pause(200);
-    const startedMs = performance.now();
+    // The store stays away until it has left.
     await cut.stop();
-    expect(performance.now() - startedMs).toBeLessThan(8_000);
     expect(await refused).toBeInstanceOf(Error);
     await own.stop();
     expect(unhandled).toEqual([]);

@@ -283,8 +283,8 @@ describe('a restart of the service', () => {
     const { runId } = await harness.accept(sessionId, 'survive');
     await harness.stopReplica();
     await harness.startReplica();
-    await harness.runners.waitForReady(10_000);
-    await harness.sessions.waitForReady(10_000);
+    await harness.runners.waitForReady(60_000);
+    await harness.sessions.waitForReady(60_000);
     const runner = attach();
     expect((await runner.assignOf(sessionId)).runId).toBe(runId);
     const { summariesJson } = await harness.sessions.listSessions(sessionsPb.ListSessionsRequest.fromPartial({}), {

@@ -43,7 +43,7 @@ describe('a migration', () => {
     await other.hold('migrate', 60_000);
     await expect(run('0.1.0')).rejects.toMatchObject({ reason: 'migrating' });
     setTimeout(() => void other.release('migrate'), 100);
-    await run('0.1.0', 10_000);
+    await run('0.1.0', 60_000);
     expect(await prepared()).toBe('0.1.0');
   });
 });
