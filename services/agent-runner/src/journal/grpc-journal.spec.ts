@@ -31,7 +31,7 @@ function own({ sessionId, runId, epoch, grant }: runnersPb.Assign, by = session)
 }
 
 async function until(holds: () => boolean): Promise<void> {
-  const endMs = performance.now() + 5_000;
+  const endMs = performance.now() + 60_000;
   while (!holds() && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, 5));
   expect(holds()).toBe(true);
 }
@@ -141,15 +141,13 @@ it('writes on over connections that the server retires again and again', async (
   try {
     const { journal, sessionId } = own(await brief.assign(), brief);
     await journal.open();
-    const endMs = performance.now() + 1_200;
     let count = 0;
-    while (performance.now() < endMs) await journal.commit(note(`${(count += 1)}`));
+    while (brief.opens.length <= 3) await journal.commit(note(`${(count += 1)}`));
     await journal.finish({ events: [], records: [] }, DONE);
     const events = await brief.events(sessionId);
     const texts = events.flatMap((event) => (event.type === 'run_note' ? [event.payload.text] : []));
     expect(texts).toEqual(Array.from({ length: count }, (_, index) => `${index + 1}`));
     expect(events.filter(({ type }) => type === 'completion')).toHaveLength(1);
-    expect(brief.opens.length).toBeGreaterThan(3);
   } finally {
     for (const journal of journals) journal.close();
     await brief.stop();
@@ -183,12 +181,14 @@ describe('when a command is refused', () => {
   it('waits for another grant where the one it has is not good any more', async () => {
     const assign = await session.assign();
     let { grant } = { grant: 'expired' };
+    let asked = 0;
+    const held = () => ((asked += 1), grant);
     const run = { sessionId: assign.sessionId, runId: assign.runId, epoch: assign.epoch };
     const inbox = new GrpcInbox();
-    const journal = new GrpcJournal({ client: session.client, run, grant: () => grant, inbox, logger });
+    const journal = new GrpcJournal({ client: session.client, run, grant: held, inbox, logger });
     journals.push(journal);
     const opening = journal.open();
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await until(() => asked > 0);
     grant = assign.grant;
     expect((await opening).head.epoch).toBe(assign.epoch);
   });

@@ -67,7 +67,7 @@ function isolate(life: RunLife): DrivenRun {
 }
 
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const endMs = performance.now() + 4_000;
+  const endMs = performance.now() + 60_000;
   while (!(await holds()) && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, 5));
   expect(await holds()).toBe(true);
 }
@@ -266,26 +266,22 @@ it('measures calls of models and tools, tokens and its own share of a step', asy
 });
 
 describe('after many runs', () => {
-  it.each(['ended', 'cancelled', 'drained'])(
-    'keeps no handle of 200 that were %s',
-    async (end) => {
-      makeHost(end === 'ended' ? () => ({ text: 'done' }) : hangs);
-      const assigns = await Promise.all(Array.from({ length: 200 }, () => session.assign()));
-      // The connection itself stays.
-      host.onAssign(assigns[0] as runnersPb.Assign);
-      await until(() => session.opens.length === 1);
-      const before = resources();
-      for (const assign of assigns.slice(1)) host.onAssign(assign);
-      if (end !== 'ended') await until(() => session.openJournals === 200);
-      if (end === 'cancelled') await Promise.all(assigns.map(({ sessionId }) => session.cancel(sessionId)));
-      if (end === 'drained') await host.drain();
-      await idle();
-      const after = resources();
-      for (const [name, count] of after)
-        expect([name, count]).toEqual([name, Math.min(count, (before.get(name) ?? 0) + 2)]);
-    },
-    30_000,
-  );
+  it.each(['ended', 'cancelled', 'drained'])('keeps no handle of 200 that were %s', async (end) => {
+    makeHost(end === 'ended' ? () => ({ text: 'done' }) : hangs);
+    const assigns = await Promise.all(Array.from({ length: 200 }, () => session.assign()));
+    // The connection itself stays.
+    host.onAssign(assigns[0] as runnersPb.Assign);
+    await until(() => session.opens.length === 1);
+    const before = resources();
+    for (const assign of assigns.slice(1)) host.onAssign(assign);
+    if (end !== 'ended') await until(() => session.openJournals === 200);
+    if (end === 'cancelled') await Promise.all(assigns.map(({ sessionId }) => session.cancel(sessionId)));
+    if (end === 'drained') await host.drain();
+    await idle();
+    const isKept = ([name, count]: [string, number]) => count > (before.get(name) ?? 0) + 2;
+    // What is closed goes in its own time.
+    await until(() => ![...resources()].some(isKept));
+  });
 });
 
 /** What keeps the process alive, counted by kind. */
