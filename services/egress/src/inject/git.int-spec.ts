@@ -102,9 +102,8 @@ describe('git behind the proxy', () => {
     });
     expect(host.headOf('team/site.git')).toBe(before);
     fixture.setPolicy(settings(true));
-    for (let tries = 0; host.headOf('team/site.git') === before && tries < 50; tries += 1)
+    while (host.headOf('team/site.git') === before)
       await git(site, 'push', '-q', 'origin', 'main').catch(() => undefined);
-    expect(host.headOf('team/site.git')).not.toBe(before);
   });
 
   it('says to the host what the tenant is, not what the caller claims to be', async () => {

@@ -181,10 +181,7 @@ describe('a git account', () => {
     expect(seen).toEqual([]);
     fixture.setPolicy(settings({ as: 'basic', push: true }));
     let status = 403;
-    for (let tries = 0; status === 403 && tries < 40; tries += 1) {
-      await delay(50);
-      ({ status } = await fixture.ask(at(), push));
-    }
+    for (; status === 403; { status } = await fixture.ask(at(), push)) await delay(50);
     expect(status).toBe(200);
   });
 });
