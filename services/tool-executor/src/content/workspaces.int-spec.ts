@@ -10,7 +10,7 @@ import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { createLogger } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { GitHost } from '@margay/testing';
-import { ExecutorFixture } from '../executor-fixture';
+import { ExecutorFixture, nothingHeard } from '../executor-fixture';
 import type { WorkspaceDocument } from './workspace-document';
 
 jest.setTimeout(60_000);
@@ -203,13 +203,11 @@ describe('workspaces', () => {
       host.make('slow', { a: '1' });
       const { grant } = await declare({ kind: 'clone', url: urlOf('slow') });
       host.hold();
-      const call = fixture.shell('cat a', grant);
-      // Waiting shows itself after three seconds.
-      await delay(3_500);
+      const heard = nothingHeard();
+      const call = fixture.shell('cat a', grant, {}, heard);
+      await until(async () => heard.waits.some(({ reason, message }) => reason === 'content' && message === 'cloning'));
       host.letGo();
-      const { waits, result } = await call;
-      expect(waits).toContainEqual(expect.objectContaining({ reason: 'content', message: 'cloning' }));
-      expect(result['stdout']).toBe('1');
+      expect((await call).result['stdout']).toBe('1');
     });
 
     boxed('are gone on with after a crash, from what the sandbox had done', async () => {

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ToolDescriptor } from '@margay/contracts';
 import { KeyRing } from '@margay/platform';
-import { ExecutorFixture } from '../executor-fixture';
+import { ExecutorFixture, nothingHeard } from '../executor-fixture';
 
 let fixture: ExecutorFixture;
 
@@ -87,8 +87,11 @@ describe('Executor', () => {
   it('fences a session: running calls end, older epochs are refused, newer ones go on', async () => {
     const grant = { sessionId: 'f1' };
     await fixture.shell('true', grant);
-    const running = fixture.shell('sleep 100', grant).catch((error: { reason: string }) => error.reason);
-    await delay(100);
+    const heard = nothingHeard();
+    const running = fixture
+      .shell('echo up; sleep 100', grant, {}, heard)
+      .catch((error: { reason: string }) => error.reason);
+    while (heard.output === '') await delay(5);
     await fixture.client.fenceSession({ sessionId: 'f1', epoch: 5, kill: true, background: false }, fixture.principal);
     expect(await running).toBe('stale_epoch');
     await expect(fixture.shell('true', { ...grant, epoch: 4 })).rejects.toMatchObject({ reason: 'stale_epoch' });
@@ -140,7 +143,9 @@ describe('Executor', () => {
     while ((await fixture.shell('cat count', grant)).output !== 'x\n') await delay(5);
     fixture.crash();
     await fixture.start();
-    const attached = fixture.shell(command, grant, { callId });
+    const heard = nothingHeard();
+    const attached = fixture.shell(command, grant, { callId }, heard);
+    while (heard.output === '') await delay(5);
     await fixture.shell('touch go', grant);
     expect(await attached).toMatchObject({ reattached: true, output: 'up\ndone\n', finished: { exitCode: 0 } });
     expect((await fixture.shell('cat count', grant)).output).toBe('x\n');

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { RunGrant } from '@margay/contracts';
 import { ExecutorFixture } from '../executor-fixture';
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 const PROJECT = { kind: 'project', projectId: 'b'.repeat(32) } as const;
 const inProject = { sessionId: 'p1', workspace: PROJECT };
@@ -44,7 +44,7 @@ describe('a worktree', () => {
     );
     // The list is one of two seconds ago, or older where looking takes long.
     const seen = async () => (await list()).map(({ slug, clean }) => [slug, clean].join());
-    for (let left = 100; left > 0 && (await seen()).join() !== 'fix,false'; left -= 1) await delay(100);
+    for (let left = 500; left > 0 && (await seen()).join() !== 'fix,false'; left -= 1) await delay(100);
     expect(await seen()).toEqual(['fix,false']);
     const request = { sessionId: 't-fix', workspaceJson: JSON.stringify(inTree('fix').workspace), query: '', limit: 9 };
     expect((await fixture.client.listFiles(request, fixture.principal)).files).toEqual(['CLAUDE.md', 'a.txt', 'b.txt']);
@@ -109,7 +109,7 @@ describe('the index of a project', () => {
     const later = async () => (await fixture.client.listFiles(asked, fixture.principal)).files;
     // A look reads the files first: one that sees the remote has seen the file only if that is known before.
     await fixture.shell('touch later.txt', inProject);
-    for (let left = 200; left > 0 && (await later()).length === 0; left -= 1) await delay(100);
+    for (let left = 500; left > 0 && (await later()).length === 0; left -= 1) await delay(100);
     expect(await later()).toEqual(['later.txt']);
     await fixture.shell(remote, inProject);
     const described = async () =>
@@ -120,7 +120,7 @@ describe('the index of a project', () => {
         )
       ).workspaces;
     const known = { isKnown: true, isGit: true, currentBranch: 'main', remoteHost: 'git.example.org', remoteOwner: 'acme', remoteName: 'shop' }; // prettier-ignore
-    for (let left = 400; left > 0 && (await described())[0]?.remoteName !== 'shop'; left -= 1) await delay(50);
+    for (let left = 1_000; left > 0 && (await described())[0]?.remoteName !== 'shop'; left -= 1) await delay(50);
     expect(await described()).toEqual([known, expect.objectContaining({ isKnown: false, isGit: false })]);
     await fixture.client.release({ sessionId: 'p1', upToEpoch: undefined }, fixture.principal);
     expect((await described())[0]).toEqual(known);

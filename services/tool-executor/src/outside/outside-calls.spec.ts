@@ -5,7 +5,8 @@ import { MemoryGuardStore } from './memory-guard-store';
 import { OutsideCalls } from './outside-calls';
 import type { Attempt, AttemptEnd, OutsideTool } from './outside-tool';
 
-const LOST_MS = 60;
+/** Long enough for a busy machine: a process of which this one does not hear for so long counts as gone. */
+const LOST_MS = 1_000;
 const logger = createLogger({ level: 'off' });
 const never = new AbortController().signal;
 
