@@ -33,6 +33,7 @@ export class SessionMetrics {
   readonly runnerSlots: Gauge<'pool' | 'state'>;
   private readonly runsEnded: Counter<'done_reason' | 'tenant'>;
   private readonly runsParked: Counter<'reason'>;
+  private readonly secretHits: Counter<'kind'>;
   private readonly doneReasons = new LabelLimit(DONE_REASONS_MAX);
 
   constructor(
@@ -109,8 +110,19 @@ export class SessionMetrics {
       labelNames: ['reason'],
       registers,
     });
+    this.secretHits = new Counter({
+      name: 'margay_secret_hits_total',
+      help: 'Secrets that turned up where they must not be, and uses of a canary',
+      labelNames: ['kind'],
+      registers,
+    });
+    for (const kind of ['secret', 'canary']) this.secretHits.inc({ kind }, 0);
     // The first one must be seen to grow, or no alert tells of it.
     for (const reason of PARKED_FOR) this.runsParked.inc({ reason }, 0);
+  }
+
+  found(kind: 'secret' | 'canary'): void {
+    this.secretHits.inc({ kind });
   }
 
   effectsLagged(seconds: number): void {

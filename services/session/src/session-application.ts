@@ -125,8 +125,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       logger,
     });
     const refusal = () => clockGuard.refusal;
-    const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal);
-    const secrets = await openSecrets({ kekFile: config.MARGAY_KEK_FILE, rows, log, bus, logger });
+    const log = new SessionLog(store, blobs, metrics.commitObserver(), logger, refusal, () => secrets.masking);
+    const secrets = await openSecrets({ kekFile: config.MARGAY_KEK_FILE, rows, log, bus, logger, hits: metrics });
     const egress = egressHandlers({
       policies: new EgressPoliciesService({
         rows: rows.egressPolicies,

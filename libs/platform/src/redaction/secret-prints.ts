@@ -19,7 +19,7 @@ export interface SecretPrint {
   /** Hash of all of it, 32 bits. */
   whole: number;
   /** Keyed and cut to 16 bytes, which decides. */
-  mac: Uint8Array;
+  mac: Buffer;
 }
 
 export interface NamedSecret {

@@ -2,6 +2,7 @@ import { errorOf, type MargayError } from '@margay/errors';
 import { ATTRIBUTE, isTraced, markFailed, withSpan, type Logger } from '@margay/platform';
 import {
   CommitLoop,
+  offloadCommand,
   readTip,
   type BlobStore,
   type Command,
@@ -14,10 +15,12 @@ import {
   type Tip,
 } from '@margay/log';
 import type { ErrorCode } from '@margay/errors';
+import { mayHoldTexts, type CommandMasking } from '../secrets/commit-masking';
 import { commitFault } from './commit-faults';
 import { SystemClock } from './system-clock';
 
 type CommitListener = (document: CommitDocument) => void;
+type FittedCommand = Parameters<typeof offloadCommand>[1];
 
 const CODE_BY_REASON: Record<RejectReason, ErrorCode> = {
   session_not_found: 'NOT_FOUND',
@@ -57,6 +60,7 @@ export class SessionLog {
   /** The same store, its inserts observed: for documents that no command makes. */
   readonly writes: CommitStore;
   private readonly loop: CommitLoop;
+  private readonly masked = new WeakSet<Command>();
   private readonly listeners = new Set<CommitListener>();
   private readonly listenersOf = new Map<string, Set<CommitListener>>();
 
@@ -67,6 +71,8 @@ export class SessionLog {
     private readonly logger: Logger,
     /** Why nothing may be stored at present. */
     private readonly refusal: () => MargayError | undefined = () => undefined,
+    /** Absent: what comes is stored as it is. */
+    private readonly masking: () => CommandMasking | undefined = () => undefined,
   ) {
     this.writes = observed(store, observer);
     this.loop = new CommitLoop({
@@ -94,9 +100,31 @@ export class SessionLog {
 
   async submit(sessionId: string, command: Command): Promise<CommitOutcome> {
     this.requireWritable();
-    const outcome = await this.traced(sessionId, command);
+    // Commands that were masked, or hold no texts, must keep their order: nothing is awaited before they are in the loop.
+    const isReady = this.masked.has(command) || !mayHoldTexts(command);
+    const masked = isReady ? command : await this.mask(sessionId, command);
+    const outcome = await this.traced(sessionId, masked);
     if (!outcome.ok && outcome.rejection.reason === 'fenced') this.observer.fenced();
     return outcome;
+  }
+
+  /** The command without secrets, as it may be stored anywhere. */
+  async mask<C extends Command>(sessionId: string, command: C): Promise<C> {
+    const masking = this.masking();
+    if (!masking) return command;
+    const head = this.cachedHead(sessionId);
+    const tenantId =
+      command.kind === 'create' ? command.tenantId : (head ?? (await this.recentHead(sessionId))).tenantId;
+    const masked = await masking.mask(command, { tenantId, sessionId, head: this.cachedHead(sessionId) });
+    this.masked.add(masked);
+    return masked;
+  }
+
+  /** The command as it fits into a commit: without secrets, and with everything large in the blob store. */
+  async fit<C extends FittedCommand>(sessionId: string, tenantId: string, command: C): Promise<C> {
+    const fitted = await offloadCommand(tenantId, await this.mask(sessionId, command), this.blobs);
+    this.masked.add(fitted);
+    return fitted;
   }
 
   /** @throws why nothing may be stored at present, if so */

@@ -1,7 +1,7 @@
 import type { runnersPb } from '@margay/contracts';
 import { subjects } from '@margay/contracts';
 import { isMargayError, UnavailableError } from '@margay/errors';
-import { offloadCommand, tipOf, type CommitDocument, type Head, type RunnerCommand } from '@margay/log';
+import { tipOf, type CommitDocument, type Head, type RunnerCommand } from '@margay/log';
 import type { Logger, NatsBus } from '@margay/platform';
 import { commitNumberOf, publishDelta } from '../commits/live';
 import type { SessionLog } from '../commits/session-log';
@@ -129,7 +129,7 @@ export class RunJournal {
     if (!command) return;
     if (command.kind === 'step' && this.refusal !== undefined) return this.rejected(commitId, this.refusal);
     if (command.kind !== 'step') this.endings.add(commitId);
-    const fitted = await offloadCommand(this.tenantId, command, this.ports.log.blobs);
+    const fitted = await this.ports.log.fit(this.run.sessionId, this.tenantId, command);
     const submitted = this.submit(fitted).finally(() => this.submitted.delete(submitted));
     this.submitted.add(submitted);
   }

@@ -1,8 +1,9 @@
 import type { Principal, secretsPb } from '@margay/contracts';
 import { InvalidArgumentError, PermissionDeniedError } from '@margay/errors';
-import type { Logger } from '@margay/platform';
+import { hideInLogs, type Logger } from '@margay/platform';
 import { LRUCache } from 'lru-cache';
 import type { SessionLog } from '../commits/session-log';
+import { CANARY, tellCanaryHit, type SecretHits } from './canary';
 import { checkName, covers, isBelow } from './secret-rules';
 import { secretId, TENANT_OWNER, type SecretRow } from './secret.repository';
 import { scopeName, secretNotFound, type SecretRows } from './secrets.service';
@@ -19,6 +20,7 @@ export interface SecretUsePorts {
   vault: Vault;
   log: Pick<SessionLog, 'confirmedTip'>;
   logger: Logger;
+  hits: SecretHits;
   now?: () => number;
 }
 
@@ -42,6 +44,7 @@ export class SecretUse {
     const { purpose, host } = request;
     if (PURPOSES.get(caller.principal)?.has(purpose) !== true)
       throw new PermissionDeniedError('secret_use_denied', `${caller.principal} may not use secrets for ${purpose}`);
+    if (request.name === CANARY) this.tellCanary(caller, request.sessionId);
     const run = await this.runIn(caller.tenantId, request.sessionId);
     const owners = [...(run ? [run.principal] : []), TENANT_OWNER];
     const living = (await this.candidates(caller.tenantId, owners, request)).filter((row) => !this.isExpired(row));
@@ -51,8 +54,15 @@ export class SecretUse {
     if (!row)
       throw new PermissionDeniedError('secret_use_denied', `secret ${label} may not be used for ${purpose} at ${host}`);
     const value = await this.ports.vault.open(row);
+    hideInLogs(row.name, value);
     this.tell(caller, request, row, run?.id);
     return { row, value };
+  }
+
+  /** It is for nothing: who asks for it has seen what nobody is shown. */
+  private tellCanary({ tenantId, principal }: Principal, sessionId: string): void {
+    const { logger, hits } = this.ports;
+    tellCanaryHit(logger, hits, { tenantId, principal, sessionId, place: 'use' });
   }
 
   /** Those that are meant, the best first. */

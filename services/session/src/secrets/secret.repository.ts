@@ -1,5 +1,6 @@
 import { isDuplicateKey } from '@margay/platform';
 import type { Collection } from 'mongodb';
+import { CANARY } from './canary';
 import type { Sealed } from './seal';
 
 /** Owner of what belongs to the tenant as a whole; of what belongs to a member: the principal. */
@@ -57,9 +58,14 @@ export class SecretRepository {
     return this.rows.find({ tenantId, owner, kind: 'git', 'git.host': host }).toArray();
   }
 
-  /** Of the tenant with all its members, or of one owner. */
+  /** Of the tenant with all its members. */
+  listAll(tenantId: string): Promise<SecretRow[]> {
+    return this.rows.find({ tenantId }).toArray();
+  }
+
+  /** Of the tenant with all its members, or of one owner; without the canary. */
   count(tenantId: string, owner?: string): Promise<number> {
-    return this.rows.countDocuments({ tenantId, ...(owner === undefined ? {} : { owner }) });
+    return this.rows.countDocuments({ tenantId, name: { $ne: CANARY }, ...(owner === undefined ? {} : { owner }) });
   }
 
   /** @returns false: there is one already */

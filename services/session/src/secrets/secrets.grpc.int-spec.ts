@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { secretsPb, subjects } from '@margay/contracts';
-import { createLogger, NatsBus, systemPrincipal } from '@margay/platform';
+import { createLogger, NatsBus, SecretMatcher, systemPrincipal } from '@margay/platform';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness, type Replica } from '../spec/session-harness';
 
@@ -64,6 +64,28 @@ describe('secrets between services', () => {
       await expect(harness.secrets.useSecret(request, { principal })).rejects.toMatchObject({
         reason: 'secret_use_denied',
       });
+  });
+
+  it('are masked in what is stored, whoever says them', async () => {
+    await put({ name: 'said', value: 'said-by-somebody' });
+    const sessionId = await harness.createSession();
+    await harness.accept(sessionId, `it is said-by-somebody or ${btoa('said-by-somebody')}`);
+    const events = JSON.stringify(await harness.events(sessionId));
+    expect(events).toContain('it is [secret:said] or [secret:said]');
+    expect(events).not.toContain('said-by-somebody');
+  });
+
+  it('are told by their prints to those who mask texts, and to nobody else', async () => {
+    await put({ name: 'printed', value: 'a-printed-value' });
+    const principal = systemPrincipal('gateway', 'default');
+    const { etag, key, prints } = await harness.secrets.listSecretPrints({ etag: '' }, { principal });
+    const matcher = new SecretMatcher(key, prints);
+    expect(matcher.maskText('with a-printed-value').value).toBe('with [secret:printed]');
+    expect(await harness.secrets.listSecretPrints({ etag }, { principal })).toMatchObject({ etag, prints: [] });
+    const asked = harness.egressSecrets.listSecretPrints({ etag: '' }, { principal: egress });
+    await expect(asked).rejects.toMatchObject({ reason: 'permission_denied' });
+    const person = harness.secrets.listSecretPrints({ etag: '' }, { principal: harness.owner });
+    await expect(person).rejects.toMatchObject({ reason: 'permission_denied' });
   });
 
   it('of a member are used while a run that he started is under way', async () => {

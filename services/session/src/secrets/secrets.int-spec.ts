@@ -4,17 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ANY_REV, secretsPb, type Principal } from '@margay/contracts';
 import { createLogger } from '@margay/platform';
+import { CommitMasking } from './commit-masking';
 import { DataKeys, type DataKeyRows } from './data-keys';
 import { KekFile } from './kek-file';
 import { resealSweep } from './reseal-sweep';
 import { SecretUse } from './secret-use';
 import { SecretsService, type SecretRows } from './secrets.service';
+import { TenantPrints } from './tenant-prints';
 import { Vault } from './vault';
 import { MemoryDataKeys, MemorySecrets } from '../spec/memory-secrets';
 import { RealStore } from '../spec/real-store';
 import { principalOf } from '../spec/session-harness';
 import { DataKeyRepository, type TenantDataKeys } from './data-key.repository';
-import { SecretRepository } from './secret.repository';
+import { ANY_RUN } from '../sessions/run-request';
+import { SecretRepository, type SecretRow } from './secret.repository';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
 const YEAR_MS = 365 * 86_400_000;
@@ -68,6 +71,10 @@ describe.each([
   let runOf: Record<string, { tenantId: string; run: { id: string; principal: string } | null }>;
   const [k1, k2] = [newKey(), newKey()];
   const published: string[] = [];
+  const hitKinds: string[] = [];
+  const told: string[] = [];
+  const hits = { found: (kind: string) => void hitKinds.push(kind) };
+  const heard = createLogger({ write: (line) => void told.push(line) });
 
   const writeKek = (content: object) => writeFile(join(folder, 'kek.json'), JSON.stringify(content));
 
@@ -78,6 +85,8 @@ describe.each([
     bench = await open();
     now = Date.now();
     runOf = {};
+    hitKinds.length = 0;
+    told.length = 0;
     published.length = 0;
     const clock = () => now;
     keys = new DataKeys(bench.dataKeys, kek, clock);
@@ -86,7 +95,7 @@ describe.each([
     secrets = new SecretsService({ rows: bench.rows, vault, bus, logger, now: clock });
     const headOf = (id: string) => runOf[id] ?? { tenantId: '', run: null };
     const log = { confirmedTip: (id: string) => Promise.resolve({ head: headOf(id) } as never) };
-    use = new SecretUse({ rows: bench.rows, vault, log, logger, now: clock });
+    use = new SecretUse({ rows: bench.rows, vault, log, logger: heard, hits, now: clock });
   });
   afterEach(() => rm(folder, { recursive: true }));
 
@@ -211,6 +220,88 @@ describe.each([
     for (const sessionId of ['over', 'foreign', 'his', '']) expect(await valueOf({ sessionId })).toBe('of all');
     await remove();
     await expect(take({ sessionId: 'his' })).rejects.toMatchObject({ reason: 'secret_not_found' });
+  });
+
+  describe('in a text', () => {
+    const bus = { subscribe: () => () => undefined };
+    const printsOfTenant = () => new TenantPrints({ rows: bench.rows, vault, bus, logger, now: () => now });
+
+    it('is found by its print, those of members where they are named', async () => {
+      await put({ value: 'of-the-tenant' });
+      await put({ scope: 'personal', value: 'of-ada-alone' }, ada());
+      const { matcher } = await printsOfTenant().of(bench.tenantId);
+      const text = 'of-the-tenant of-ada-alone';
+      expect(matcher.maskText(text).value).toBe('[secret:api] of-ada-alone');
+      expect(matcher.maskText(text, ['user:ada']).value).toBe('[secret:api] [secret:api]');
+    });
+
+    it('is found as soon as it was written, once that was said', async () => {
+      const prints = printsOfTenant();
+      expect((await prints.of(bench.tenantId)).matcher.maskText('a-new-value').value).toBe('a-new-value');
+      const { etag } = await prints.of(bench.tenantId);
+      expect((await prints.of(bench.tenantId)).etag).toBe(etag);
+      await put({ value: 'a-new-value' });
+      prints.forget(bench.tenantId);
+      const renewed = await prints.of(bench.tenantId);
+      expect(renewed.matcher.maskText('a-new-value').value).toBe('[secret:api]');
+      expect(renewed.etag).not.toBe(etag);
+    });
+
+    it('is looked for although another one cannot be opened', async () => {
+      await put({ value: 'readable-value' });
+      const { row } = await put({ name: 'broken', value: 'broken-value' });
+      await bench.rows.replace({ ...row, ct: row.nonce }, row.rev);
+      const { matcher } = await printsOfTenant().of(bench.tenantId);
+      expect(matcher.maskText('readable-value').value).toBe('[secret:api]');
+    });
+  });
+
+  describe('that is a canary', () => {
+    const bus = { subscribe: () => () => undefined };
+    const prints = () => new TenantPrints({ rows: bench.rows, vault, bus, logger });
+    const canaryOf = async () => {
+      await Promise.all([prints().of(bench.tenantId), prints().of(bench.tenantId)]);
+      const rows = (await bench.rows.listAll(bench.tenantId)).filter(({ name }) => name === '_canary');
+      expect(rows).toHaveLength(1);
+      return vault.open(rows[0] as SecretRow);
+    };
+
+    it('exists once for each tenant, is told wherever it turns up, and stands nowhere as a text', async () => {
+      const value = await canaryOf();
+      const masking = new CommitMasking(prints(), hits, heard);
+      const place = { tenantId: bench.tenantId, sessionId: 's1' };
+      const run = { ...ANY_RUN, text: `look: ${Buffer.from(value).toString('base64')}` };
+      const masked = await masking.mask({ kind: 'accept', commitId: 'c', run }, place);
+      expect(masked.run.text).toContain('look: [secret:_canary]');
+      expect(hitKinds).toEqual(['canary']);
+      expect(JSON.parse(told[0] ?? '')).toMatchObject({
+        level: 'error',
+        audit: { action: 'secret.canary_hit', tenantId: bench.tenantId, sessionId: 's1', place: 'commit' },
+      });
+      expect(told.join()).not.toContain(value);
+    });
+
+    it('is refused to whoever asks for it, and that is told', async () => {
+      await canaryOf();
+      await expect(take({ name: '_canary' })).rejects.toMatchObject({ reason: 'secret_use_denied' });
+      expect(hitKinds).toEqual(['canary']);
+      expect(JSON.parse(told[0] ?? '')).toMatchObject({
+        audit: { action: 'secret.canary_hit', principal: 'system:egress', place: 'use' },
+      });
+    });
+
+    it('is not listed, counted, written or deleted by people', async () => {
+      await canaryOf();
+      expect(await secrets.list(owner(), '')).toEqual([]);
+      expect(await bench.rows.count(bench.tenantId)).toBe(0);
+      await expect(put({ name: '_canary' })).rejects.toMatchObject({ reason: 'validation' });
+      await expect(remove({ name: '_canary' })).rejects.toMatchObject({ reason: 'validation' });
+    });
+
+    it('of a tenant that does not exist is not made', async () => {
+      expect((await prints().of('nobody')).matcher.isEmpty).toBe(true);
+      expect(await bench.rows.listAll('nobody')).toEqual([]);
+    });
   });
 
   it('of a member is one of few, so that nobody keeps the others from having any', async () => {

@@ -1,6 +1,7 @@
 import { subjects, type Principal, type secretsPb } from '@margay/contracts';
-import { NotFoundError, ResourceExhaustedError } from '@margay/errors';
-import type { Logger, NatsBus } from '@margay/platform';
+import { InvalidArgumentError, NotFoundError, ResourceExhaustedError } from '@margay/errors';
+import { hideInLogs, type Logger, type NatsBus } from '@margay/platform';
+import { CANARY } from './canary';
 import { checkName, ownerFor, scopeOf, PERSONAL_MAX, SECRETS_MAX, termsOf, type SecretScope } from './secret-rules';
 import { secretId, TENANT_OWNER, type SecretRepository, type SecretRow } from './secret.repository';
 import { requireRev, REV_ATTEMPTS, revMoved } from '../store/revisions';
@@ -8,7 +9,7 @@ import type { Vault } from './vault';
 
 export type SecretRows = Pick<
   SecretRepository,
-  'find' | 'list' | 'listGit' | 'count' | 'add' | 'replace' | 'reseal' | 'sealedWith' | 'remove' | 'noteUse'
+  'find' | 'list' | 'listAll' | 'listGit' | 'count' | 'add' | 'replace' | 'reseal' | 'sealedWith' | 'remove' | 'noteUse'
 >;
 
 export interface SecretsPorts {
@@ -16,6 +17,8 @@ export interface SecretsPorts {
   vault: Vault;
   bus: Pick<NatsBus, 'publish'>;
   logger: Logger;
+  /** Called at once, before it is announced to others. */
+  onChange?: (tenantId: string) => void;
   now?: () => number;
 }
 
@@ -31,7 +34,8 @@ export class SecretsService {
   async list(principal: Principal, scope: string): Promise<SecretRow[]> {
     const scopes: SecretScope[] = scope === '' ? ['tenant', 'personal'] : [scopeOf(scope)];
     const owners = scopes.map((each) => ownerFor(principal, each));
-    return (await Promise.all(owners.map((owner) => this.ports.rows.list(principal.tenantId, owner)))).flat();
+    const found = await Promise.all(owners.map((owner) => this.ports.rows.list(principal.tenantId, owner)));
+    return found.flat().filter(({ name }) => name !== CANARY);
   }
 
   /**
@@ -47,6 +51,8 @@ export class SecretsService {
     const terms = termsOf(request, this.now());
     const { name, value, ifRev } = request;
     const { tenantId } = principal;
+    refuseCanary(name);
+    hideInLogs(name, value);
     const _id = secretId(tenantId, owner, name);
     for (let attempt = 1; attempt <= REV_ATTEMPTS; attempt += 1) {
       const present = await rows.find(tenantId, _id);
@@ -69,6 +75,7 @@ export class SecretsService {
     const { tenantId } = principal;
     const owner = ownerFor(principal, scopeOf(scope));
     checkName(name);
+    refuseCanary(name);
     for (let attempt = 1; attempt <= REV_ATTEMPTS; attempt += 1) {
       const row = await rows.find(tenantId, secretId(tenantId, owner, name));
       if (!row) throw secretNotFound(name);
@@ -92,6 +99,7 @@ export class SecretsService {
       { audit: { action, tenantId, principal, keyId, requestId, target } },
       'a secret was changed',
     );
+    this.ports.onChange?.(tenantId);
     this.ports.bus.publish(subjects.config('secrets'), tenantId);
   }
 }
@@ -101,6 +109,10 @@ export const scopeName = ({ owner }: Pick<SecretRow, 'owner'>): SecretScope =>
 
 export function secretNotFound(name: string) {
   return new NotFoundError('secret_not_found', `secret ${name} not found`);
+}
+
+function refuseCanary(name: string): void {
+  if (name === CANARY) throw new InvalidArgumentError('validation', `Invalid input: 'name' ${CANARY} is Margay's own`);
 }
 
 function requireBelow(limit: string, used: number, max: number): void {

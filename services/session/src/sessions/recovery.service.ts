@@ -3,7 +3,6 @@ import { InvalidArgumentError } from '@margay/errors';
 import {
   canonicalJson,
   inlineBlobs,
-  offloadCommand,
   sha256Hex,
   unpackRecord,
   type CommitDocument,
@@ -57,7 +56,7 @@ export class RecoveryService {
       ? undefined
       : await this.command(principal, head, request, action, commitId).catch((error: unknown) => void (fault = error));
     // Also what can't be done is submitted: it may repeat what was done, and the log knows.
-    const fitted = command && (await offloadCommand(head.tenantId, command, log.blobs));
+    const fitted = command && (await log.fit(sessionId, head.tenantId, command));
     const outcome = await log.submit(sessionId, fitted ?? impossible(commitId, hashOf(request)));
     if (!outcome.ok) {
       const isFault = !fitted && outcome.rejection.reason === 'nothing_to_recover';

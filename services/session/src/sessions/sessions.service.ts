@@ -6,7 +6,6 @@ import {
   commitKey,
   decide,
   isRejected,
-  offloadCommand,
   type CommitOutcome,
   type CreateCommand,
   type Head,
@@ -51,7 +50,7 @@ export class SessionsService {
   ): Promise<sessionsPb.CreateSessionResponse> {
     requireDriver(principal, 'sessions.create');
     const sessionId = newSessionId(principal, request.idempotencyKey);
-    const command = await this.createCommand(principal, sessionId, request);
+    const command = await this.ports.log.mask(sessionId, await this.createCommand(principal, sessionId, request));
     // With a key the id is that of the first request: what it made is found before the tag, which may be another one.
     const isRepeat = request.idempotencyKey !== '' && (await this.ports.log.recentHead(sessionId)).c > 0;
     if (request.sessionTag !== '' && !isRepeat) return this.createTagged(principal, command, sessionId);
@@ -67,7 +66,7 @@ export class SessionsService {
     const { log } = this.ports;
     const outcome = await log.commit(
       sessionId,
-      await offloadCommand(head.tenantId, { kind: 'accept', commitId, run }, log.blobs),
+      await log.fit(sessionId, head.tenantId, { kind: 'accept', commitId, run }),
     );
     await faultPoint('session.before-accepted', () => `${sessionId} ${request.text}`);
     if (outcome.replayed) void this.ports.effects.redo(sessionId, outcome.c);
@@ -83,7 +82,7 @@ export class SessionsService {
     const { log } = this.ports;
     const outcome = await log.commit(
       sessionId,
-      await offloadCommand(head.tenantId, { kind: 'message', commitId, run }, log.blobs),
+      await log.fit(sessionId, head.tenantId, { kind: 'message', commitId, run }),
     );
     if (outcome.replayed) void this.ports.effects.redo(sessionId, outcome.c);
     const { steered, run_id: runId } = outcome.answer;

@@ -1,3 +1,4 @@
+import { CANARY } from '../secrets/canary';
 import type { DataKeyRow } from '../secrets/data-key.repository';
 import type { DataKeyRows } from '../secrets/data-keys';
 import type { SecretRow } from '../secrets/secret.repository';
@@ -62,12 +63,17 @@ export class MemorySecrets implements SecretRows {
     return Promise.resolve(found.sort((a, b) => (a.name < b.name ? -1 : 1)));
   }
 
+  listAll(tenantId: string) {
+    return Promise.resolve(this.of(tenantId));
+  }
+
   async listGit(tenantId: string, owner: string, host: string) {
     return (await this.list(tenantId, owner)).filter(({ git }) => git?.host === host);
   }
 
   count(tenantId: string, owner?: string) {
-    return Promise.resolve(this.of(tenantId).filter((row) => owner === undefined || row.owner === owner).length);
+    const counted = this.of(tenantId).filter(({ name }) => name !== CANARY);
+    return Promise.resolve(counted.filter((row) => owner === undefined || row.owner === owner).length);
   }
 
   add(row: SecretRow) {

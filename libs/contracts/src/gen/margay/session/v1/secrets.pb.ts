@@ -12,6 +12,33 @@ export const protobufPackage = "margay.session.v1";
 
 export const protobufFileName = "margay/session/v1/secrets.proto";
 
+export interface ListSecretPrintsRequest {
+  /** Of the answer that the caller has; where it still holds, the answer is empty but for it. */
+  etag: string;
+}
+
+export interface ListSecretPrintsResponse {
+  etag: string;
+  /** What the hashes are keyed with; another one for each etag. */
+  key: Buffer;
+  prints: SecretPrint[];
+}
+
+/** One spelling of one secret. */
+export interface SecretPrint {
+  /** What is written in its place. */
+  name: string;
+  /** The member whose it is; empty: the tenant's. */
+  owner: string;
+  bytes: number;
+  /** Hash of its first bytes, 24 bits. */
+  start: number;
+  /** Hash of all of it, 32 bits. */
+  whole: number;
+  /** Cut to 16 bytes. */
+  mac: Buffer;
+}
+
 export interface ListSecretsRequest {
   /** `tenant` or `personal`; empty = both. */
   scope: string;
@@ -114,6 +141,323 @@ export interface GitAddress {
   /** Of the repository, without a leading slash. */
   path: string;
 }
+
+function createBaseListSecretPrintsRequest(): ListSecretPrintsRequest {
+  return { etag: "" };
+}
+
+export const ListSecretPrintsRequest: MessageFns<ListSecretPrintsRequest> = {
+  encode(message: ListSecretPrintsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.etag !== "") {
+      writer.uint32(10).string(message.etag);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListSecretPrintsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListSecretPrintsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.etag = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListSecretPrintsRequest {
+    return { etag: isSet(object.etag) ? globalThis.String(object.etag) : "" };
+  },
+
+  toJSON(message: ListSecretPrintsRequest): unknown {
+    const obj: any = {};
+    if (message.etag !== "") {
+      obj.etag = message.etag;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListSecretPrintsRequest>, I>>(base?: I): ListSecretPrintsRequest {
+    return ListSecretPrintsRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListSecretPrintsRequest>, I>>(object: I): ListSecretPrintsRequest {
+    const message = createBaseListSecretPrintsRequest();
+    message.etag = object.etag ?? "";
+    return message;
+  },
+};
+
+function createBaseListSecretPrintsResponse(): ListSecretPrintsResponse {
+  return { etag: "", key: Buffer.alloc(0), prints: [] };
+}
+
+export const ListSecretPrintsResponse: MessageFns<ListSecretPrintsResponse> = {
+  encode(message: ListSecretPrintsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.etag !== "") {
+      writer.uint32(10).string(message.etag);
+    }
+    if (message.key.length !== 0) {
+      writer.uint32(18).bytes(message.key);
+    }
+    for (const v of message.prints) {
+      SecretPrint.encode(v!, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListSecretPrintsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListSecretPrintsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.etag = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.key = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.prints.push(SecretPrint.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListSecretPrintsResponse {
+    return {
+      etag: isSet(object.etag) ? globalThis.String(object.etag) : "",
+      key: isSet(object.key) ? Buffer.from(bytesFromBase64(object.key)) : Buffer.alloc(0),
+      prints: globalThis.Array.isArray(object?.prints) ? object.prints.map((e: any) => SecretPrint.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: ListSecretPrintsResponse): unknown {
+    const obj: any = {};
+    if (message.etag !== "") {
+      obj.etag = message.etag;
+    }
+    if (message.key.length !== 0) {
+      obj.key = base64FromBytes(message.key);
+    }
+    if (message.prints?.length) {
+      obj.prints = message.prints.map((e) => SecretPrint.toJSON(e));
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ListSecretPrintsResponse>, I>>(base?: I): ListSecretPrintsResponse {
+    return ListSecretPrintsResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ListSecretPrintsResponse>, I>>(object: I): ListSecretPrintsResponse {
+    const message = createBaseListSecretPrintsResponse();
+    message.etag = object.etag ?? "";
+    message.key = object.key ?? Buffer.alloc(0);
+    message.prints = object.prints?.map((e) => SecretPrint.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseSecretPrint(): SecretPrint {
+  return { name: "", owner: "", bytes: 0, start: 0, whole: 0, mac: Buffer.alloc(0) };
+}
+
+export const SecretPrint: MessageFns<SecretPrint> = {
+  encode(message: SecretPrint, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.owner !== "") {
+      writer.uint32(18).string(message.owner);
+    }
+    if (message.bytes !== 0) {
+      writer.uint32(24).uint32(message.bytes);
+    }
+    if (message.start !== 0) {
+      writer.uint32(32).uint32(message.start);
+    }
+    if (message.whole !== 0) {
+      writer.uint32(40).uint32(message.whole);
+    }
+    if (message.mac.length !== 0) {
+      writer.uint32(50).bytes(message.mac);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SecretPrint {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSecretPrint();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.owner = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.bytes = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.start = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.whole = reader.uint32();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.mac = Buffer.from(reader.bytes());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SecretPrint {
+    return {
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+      owner: isSet(object.owner) ? globalThis.String(object.owner) : "",
+      bytes: isSet(object.bytes) ? globalThis.Number(object.bytes) : 0,
+      start: isSet(object.start) ? globalThis.Number(object.start) : 0,
+      whole: isSet(object.whole) ? globalThis.Number(object.whole) : 0,
+      mac: isSet(object.mac) ? Buffer.from(bytesFromBase64(object.mac)) : Buffer.alloc(0),
+    };
+  },
+
+  toJSON(message: SecretPrint): unknown {
+    const obj: any = {};
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    if (message.owner !== "") {
+      obj.owner = message.owner;
+    }
+    if (message.bytes !== 0) {
+      obj.bytes = Math.round(message.bytes);
+    }
+    if (message.start !== 0) {
+      obj.start = Math.round(message.start);
+    }
+    if (message.whole !== 0) {
+      obj.whole = Math.round(message.whole);
+    }
+    if (message.mac.length !== 0) {
+      obj.mac = base64FromBytes(message.mac);
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<SecretPrint>, I>>(base?: I): SecretPrint {
+    return SecretPrint.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<SecretPrint>, I>>(object: I): SecretPrint {
+    const message = createBaseSecretPrint();
+    message.name = object.name ?? "";
+    message.owner = object.owner ?? "";
+    message.bytes = object.bytes ?? 0;
+    message.start = object.start ?? 0;
+    message.whole = object.whole ?? 0;
+    message.mac = object.mac ?? Buffer.alloc(0);
+    return message;
+  },
+};
 
 function createBaseListSecretsRequest(): ListSecretsRequest {
   return { scope: "" };
@@ -1510,8 +1854,28 @@ export const SecretsDefinition = {
       responseStream: false,
       options: {},
     },
+    /**
+     * By what a service finds the tenant's secrets in texts, so that it can mask them; no value can be read from it. For
+     * services that act for themselves in the tenant.
+     */
+    listSecretPrints: {
+      name: "ListSecretPrints",
+      requestType: ListSecretPrintsRequest as typeof ListSecretPrintsRequest,
+      requestStream: false,
+      responseType: ListSecretPrintsResponse as typeof ListSecretPrintsResponse,
+      responseStream: false,
+      options: {},
+    },
   },
 } as const;
+
+function bytesFromBase64(b64: string): Uint8Array {
+  return Uint8Array.from(globalThis.Buffer.from(b64, "base64"));
+}
+
+function base64FromBytes(arr: Uint8Array): string {
+  return globalThis.Buffer.from(arr).toString("base64");
+}
 
 type Builtin = Date | Function | Uint8Array | string | number | boolean | undefined;
 

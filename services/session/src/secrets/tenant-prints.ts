@@ -1,0 +1,99 @@
+import { randomBytes } from 'node:crypto';
+import { subjects } from '@margay/contracts';
+import { isMargayError } from '@margay/errors';
+import {
+  printsOf,
+  SecretMatcher,
+  type Logger,
+  type NamedSecret,
+  type NatsBus,
+  type SecretPrint,
+} from '@margay/platform';
+import { LRUCache } from 'lru-cache';
+import { CANARY, newCanary } from './canary';
+import { secretId, TENANT_OWNER, type SecretRow } from './secret.repository';
+import type { SecretRows } from './secrets.service';
+import type { Vault } from './vault';
+
+const TENANTS_MAX = 1_000;
+/** Changes are announced; this is for announcements that got lost. */
+const KEPT_MS = 60_000;
+
+export interface TenantPrintsPorts {
+  rows: Pick<SecretRows, 'find' | 'add' | 'listAll'>;
+  vault: Vault;
+  bus: Pick<NatsBus, 'subscribe'>;
+  logger: Logger;
+  now?: () => number;
+}
+
+export interface Prints {
+  etag: string;
+  key: Buffer;
+  prints: SecretPrint[];
+  matcher: SecretMatcher;
+}
+
+/** By what the secrets of a tenant are found in texts. Made anew when one of them has changed; no value is kept. */
+export class TenantPrints {
+  private readonly known = new LRUCache<string, Promise<Prints>>({ max: TENANTS_MAX, ttl: KEPT_MS });
+  private readonly unsubscribe: () => void;
+
+  constructor(private readonly ports: TenantPrintsPorts) {
+    const forget = (data: Uint8Array) => this.forget(Buffer.from(data).toString());
+    this.unsubscribe = ports.bus.subscribe(subjects.config('secrets'), forget);
+  }
+
+  of(tenantId: string): Promise<Prints> {
+    const known = this.known.get(tenantId);
+    if (known) return known;
+    const loading = this.load(tenantId);
+    this.known.set(tenantId, loading);
+    loading.catch(() => this.known.delete(tenantId));
+    return loading;
+  }
+
+  forget(tenantId: string): void {
+    this.known.delete(tenantId);
+  }
+
+  close(): void {
+    this.unsubscribe();
+  }
+
+  private async load(tenantId: string): Promise<Prints> {
+    await this.ensureCanary(tenantId);
+    const rows = await this.ports.rows.listAll(tenantId);
+    const secrets = (await Promise.all(rows.map((row) => this.opened(row)))).filter((secret) => secret !== undefined);
+    const key = randomBytes(32);
+    const prints = printsOf(key, secrets);
+    return { etag: randomBytes(8).toString('hex'), key, prints, matcher: new SecretMatcher(key, prints) };
+  }
+
+  /** One that nobody can open, nobody can use either. */
+  private async opened(row: SecretRow): Promise<NamedSecret | undefined> {
+    const { tenantId, name } = row;
+    try {
+      return { name, owner: row.owner === TENANT_OWNER ? '' : row.owner, value: await this.ports.vault.open(row) };
+    } catch (error) {
+      this.ports.logger.error({ err: error, tenantId, secret: name }, 'a secret cannot be opened, so it is not masked');
+      return undefined;
+    }
+  }
+
+  private async ensureCanary(tenantId: string): Promise<void> {
+    const { rows, vault } = this.ports;
+    const _id = secretId(tenantId, TENANT_OWNER, CANARY);
+    if (await rows.find(tenantId, _id)) return;
+    const slot = { _id, tenantId, rev: 1 };
+    try {
+      const sealed = await vault.seal(slot, newCanary());
+      const terms = { owner: TENANT_OWNER, name: CANARY, kind: 'opaque' } as const;
+      const written = { updatedBy: 'system:session', updatedAt: new Date(this.ports.now?.() ?? Date.now()) };
+      await rows.add({ ...slot, ...terms, uses: [], hosts: [], ...sealed, ...written });
+    } catch (error) {
+      // A tenant that is not there, or not any more, has no secrets.
+      if (!isMargayError(error) || error.reason !== 'tenant_not_found') throw error;
+    }
+  }
+}
