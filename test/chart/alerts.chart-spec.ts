@@ -199,6 +199,13 @@ const EXAMPLES: Record<string, Example> = {
     about: { reason: 'snapshot_too_large' },
     minutes: 60,
   },
+  MargayCanaryHit: {
+    fires: [growing('margay_secret_hits_total{kind="canary"}', 0.2)],
+    quiet: [
+      growing('margay_secret_hits_total{kind="secret"}', 9),
+      growing('margay_tool_secrets_masked_total{kind="secret"}', 9),
+    ],
+  },
   MargayEgressReflection: {
     fires: [growing('margay_egress_requests_total{decision="denied",reason="egress_reflection"}', 0.2)],
     quiet: [growing('margay_egress_requests_total{decision="denied",reason="egress_denied"}', 9)],

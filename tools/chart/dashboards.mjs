@@ -89,6 +89,8 @@ const BOARDS = {
       'Tool calls': ['ops', { '{{tool}} {{status}}': rate('margay_tool_call_duration_seconds_count', 'tool, status') }],
       'Time of a tool call, p95': ['s', { '{{tool}}': quantile(0.95, 'margay_tool_call_duration_seconds', 'tool') }],
       'Unknown outcomes': ['ops', { '{{cause}}': rate('margay_tool_unknown_outcomes_total', 'cause') }],
+      'Secrets masked in output of tools': ['ops', { '{{kind}}': rate('margay_tool_secrets_masked_total', 'kind') }],
+      'Secrets that came as far as session': ['ops', { '{{kind}}': rate('margay_secret_hits_total', 'kind') }],
       'Requests to the outside': [
         'reqps',
         { '{{decision}} {{reason}}': rate('margay_egress_requests_total', 'decision, reason') },

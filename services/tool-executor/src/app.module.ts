@@ -7,6 +7,7 @@ import { FilesService } from './files/files.service';
 import type { WorkspaceIndex } from './files/workspace-index';
 import { WorktreesService, type WorktreesParts } from './files/worktrees.service';
 import type { OutsideCalls } from './outside/outside-calls';
+import { MaskedCalls } from './redaction/masked-calls';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 import { UtilitySandboxes } from './utility/utility-sandboxes';
 
@@ -17,12 +18,13 @@ export interface AppParts {
   logger: Logger;
   outside?: OutsideCalls | undefined;
   callers?: EgressCallers | undefined;
+  masked?: MaskedCalls | undefined;
   index: WorkspaceIndex;
   forgetPart?: WorktreesParts['forgetPart'];
 }
 
 /** Wiring around a registry that is open already: what it found decides whether the service may start at all. */
-export function appModuleOf({ registry, keys, logger, outside, callers, index, forgetPart }: AppParts): Type {
+export function appModuleOf({ registry, keys, logger, outside, callers, masked, index, forgetPart }: AppParts): Type {
   const utility = new UtilitySandboxes(registry);
   @Module({
     providers: [
@@ -31,6 +33,7 @@ export function appModuleOf({ registry, keys, logger, outside, callers, index, f
       { provide: UtilitySandboxes, useValue: utility },
       { provide: KeyRing, useValue: keys },
       ...(callers ? [{ provide: EgressCallers, useValue: callers }] : []),
+      ...(masked ? [{ provide: MaskedCalls, useValue: masked }] : []),
       { provide: FilesService, useFactory: () => new FilesService({ registry, utility, index }) },
       { provide: WorktreesService, useFactory: () => new WorktreesService({ utility, index, logger, forgetPart }) },
       {

@@ -28,6 +28,8 @@ import type { OpenDriver } from './driver/open-driver';
 import type { Isolation } from './driver/sandbox-driver';
 import { openKubernetes } from './kubernetes-driver/open-kubernetes';
 import { openProcess } from './process-driver/open-process';
+import { MaskedCalls } from './redaction/masked-calls';
+import { TenantMatchers } from './redaction/tenant-matchers';
 import { AllPreparations } from './sandbox/all-preparations';
 import { SandboxGrants } from './sandbox/sandbox-grants';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
@@ -109,6 +111,8 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
   const workspaces = new WorkspacesGrpc(content?.serve(registry));
   const archives = openSnapshots({ config, db, open, registry, logger });
   const callers = open.findCaller && new EgressCallers(new EgressTokens(keys), open.findCaller);
+  const { MARGAY_SESSION_URL: session } = config;
+  const matchers = session === undefined ? undefined : TenantMatchers.open(session, keys, logger);
   const application = await startGrpcApplication({
     service: SERVICE,
     module: appModuleOf({
@@ -117,6 +121,7 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
       logger,
       outside,
       callers,
+      masked: matchers && new MaskedCalls(matchers, management.registry, logger),
       index,
       forgetPart: content?.forgetPart,
     }),
@@ -141,6 +146,7 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
       follower.close();
       await Promise.all([registry.close(), outside?.close()]);
       await content?.close();
+      matchers?.close();
       await open.close();
       await announcements.close();
       await store.close();

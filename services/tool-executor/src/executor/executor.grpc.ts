@@ -1,4 +1,4 @@
-import { executorPb } from '@margay/contracts';
+import { executorPb, type RunGrant } from '@margay/contracts';
 import { PermissionDeniedError, UnimplementedError } from '@margay/errors';
 import { audienceOf, iterateWithTraceparent, KeyRing, type CallContext, type GrpcHandlers } from '@margay/platform';
 import { serveCalls, type StartedCall } from '@margay/platform/calls';
@@ -6,6 +6,7 @@ import { Inject, Injectable, Optional } from '@nestjs/common';
 import { EgressCallers } from '../egress/egress-callers';
 import { FilesService } from '../files/files.service';
 import { WorktreesService } from '../files/worktrees.service';
+import { MaskedCalls } from '../redaction/masked-calls';
 import { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ExecutorService } from './executor.service';
 
@@ -21,6 +22,8 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     private readonly files: FilesService,
     private readonly worktrees: WorktreesService,
     @Optional() @Inject(EgressCallers) private readonly callers?: EgressCallers,
+    /** Absent where there is no session to ask for secrets. */
+    @Optional() @Inject(MaskedCalls) private readonly masked?: MaskedCalls,
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
@@ -28,7 +31,7 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   }
 
   execute(request: executorPb.ExecuteRequest, context: CallContext): AsyncIterable<executorPb.ExecuteResponse> {
-    return this.executor.execute(request, context.grant(), context.signal);
+    return this.masking(request, context.grant(), context.signal);
   }
 
   /** Each call brings its grant: the stream may outlive the one it was opened with. */
@@ -64,11 +67,13 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
     return this.files.place(request, context.grant());
   }
 
-  expandReferences(
+  async expandReferences(
     request: executorPb.ExpandReferencesRequest,
     context: CallContext,
   ): Promise<executorPb.ExpandReferencesResponse> {
-    return this.files.expand(request, context.grant());
+    const grant = context.grant();
+    const { text } = await this.files.expand(request, grant);
+    return { text: (await this.masked?.maskText(text, grant)) ?? text };
   }
 
   async listBranches(
@@ -122,7 +127,12 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
 
   private async *call({ request, grant, traceparent, signal }: StartedCall<executorPb.ExecuteRequest>) {
     const verified = await this.keys.verifyRunGrant(grant, AUDIENCE);
-    yield* iterateWithTraceparent(traceparent, () => this.executor.execute(request, verified, signal));
+    yield* iterateWithTraceparent(traceparent, () => this.masking(request, verified, signal));
+  }
+
+  private masking(request: executorPb.ExecuteRequest, grant: RunGrant, signal: AbortSignal) {
+    const calls = this.executor.execute(request, grant, signal);
+    return this.masked?.mask(calls, grant, request.callId) ?? calls;
   }
 
   async release(request: executorPb.ReleaseRequest, context: CallContext): Promise<executorPb.ReleaseResponse> {
