@@ -13,6 +13,7 @@ import { openHome, type Home } from './home';
 import { writeLocalProfile } from './profiles';
 import { openProvider } from './provider';
 import { runTask } from './run-task';
+import { sandboxWarning } from './sandbox-warning';
 import { parseStartOptions, START_USAGE, type StartOptions } from './start-options';
 import { prepareWorkspace } from './workspace';
 
@@ -77,6 +78,7 @@ class LocalRun {
     const workspace =
       this.options.task === undefined && this.options.workspace === undefined ? undefined : await this.workspace();
     const platform = await this.orFatal(this.bringUp());
+    await this.warnOfSandboxes(platform);
     const profile = await writeLocalProfile(this.home.directory, {
       url: platform.gatewayUrl,
       apiKeyFile: platform.apiKeyFile,
@@ -165,6 +167,13 @@ class LocalRun {
       sample: join(this.command.root, 'tools/sample-workspace'),
       ...(process.getuid && { userId: process.getuid() }),
     });
+  }
+
+  /** Whoever starts it is to know what a model's commands can reach. */
+  private async warnOfSandboxes({ processes }: Platform): Promise<void> {
+    const executor = processes.find(({ services }) => services.includes('tool-executor'));
+    const warning = executor && (await sandboxWarning(executor.logFile));
+    if (warning !== undefined) this.command.progress(`warning: ${warning}`);
   }
 
   private task(platform: Platform, task: string, workspace: string): Promise<number> {
