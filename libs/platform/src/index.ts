@@ -52,6 +52,8 @@ export { NatsBus, serversOf, type BusListener, type NatsBusOptions } from './nat
 // The store's driver is heavy: import it from `@margay/platform/mongo`, so only services with a store load it.
 export type { MongoConnection, MongoConnectionOptions } from './mongo/mongo-connection';
 export { isDuplicateKey, translateStoreError } from './mongo/mongo-errors';
+// So is what reads files: `@margay/platform/files`. The names of its variables are not.
+export { BLOB_SETTINGS, BlobConfig } from './files/blob-config';
 export { LeaseRepository, type LeaseRow } from './leases/lease.repository';
 export { eachOf, LeasedSweep, type LeasedSweepPorts, type Sweep } from './leases/leased-sweep';
 export { type Check, type CheckKind, type HealthReport } from './management/health';

@@ -1,4 +1,5 @@
 import { EgressMode, SandboxClassName } from '@margay/contracts';
+import { BLOB_SETTINGS } from '@margay/platform';
 import { z } from 'zod';
 
 const Project = z.object({
@@ -36,6 +37,7 @@ const PoolsJson = jsonText()
 const Store = {
   MARGAY_MONGODB_URL: z.string(),
   MARGAY_MONGODB_DATABASE: z.string().default('margay_g0'),
+  ...BLOB_SETTINGS,
 };
 
 /** What commands of operators need: the store, and nothing that a service would. */

@@ -22,6 +22,7 @@ import {
   TenantLabel,
   WorkWatch,
 } from '@margay/platform';
+import { openObjects } from '@margay/platform/files';
 import type { OnApplicationBootstrap, BeforeApplicationShutdown } from '@nestjs/common';
 import { UnavailableError } from '@margay/errors';
 import { accessHandlers } from './access/access.grpc';
@@ -110,7 +111,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
 
     const { db } = this.mongo.connection;
     if (!db) throw new UnavailableError('store_unavailable', 'The document store is not connected.');
-    const { store, blobs, leases, rows } = await openCollections(db, instance, version);
+    const objects = await openObjects(config);
+    const { store, blobs, leases, rows } = await openCollections(db, { instance, version, objects });
 
     const access = new AccessService(rows.access, bus, config.MARGAY_CELL);
     await access.bootstrap(config.MARGAY_BOOTSTRAP_KEY, config.MARGAY_BOOTSTRAP_KEY_SECONDS);
@@ -283,6 +285,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
       executor.close();
       workspacesClient.close();
+      objects?.close();
     };
   }
 

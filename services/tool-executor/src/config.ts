@@ -1,5 +1,6 @@
 import { homedir } from 'node:os';
 import path from 'node:path';
+import { BLOB_SETTINGS } from '@margay/platform';
 import { z } from 'zod';
 
 /** What is no JSON stays text, which no schema of an object takes. */
@@ -49,7 +50,7 @@ const KubernetesSettings = {
     .number()
     .int()
     .min(1)
-    .default(100 * 1024 ** 2)
+    .optional()
     .describe('bytes of one archive of a workspace'),
   MARGAY_SANDBOX_COLLECT_SECONDS: z.coerce.number().min(0.2).default(30).describe('between collections'),
   MARGAY_SANDBOX_UNPAIRED_SECONDS: z.coerce
@@ -120,6 +121,7 @@ export const ToolExecutorConfig = z.object({
     .optional()
     .describe('the document store: of workspaces, and of tools outside sandboxes'),
   MARGAY_MONGODB_DATABASE: z.string().default('margay_g0').describe('name of the database'),
+  ...BLOB_SETTINGS,
   MARGAY_CALL_LOST_SECONDS: z.coerce
     .number()
     .min(0.5)

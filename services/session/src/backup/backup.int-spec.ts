@@ -1,9 +1,12 @@
+import { randomBytes } from 'node:crypto';
 import { appendFile, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { acceptCommand, createCommand, hashed, messageCommand } from '@margay/testing';
+import { Readable } from 'node:stream';
+import { acceptCommand, createCommand, FakeS3, hashed, messageCommand } from '@margay/testing';
 import { emptyHead, fold, tipOf, type Command, type Tip } from '@margay/log';
-import { createLogger } from '@margay/platform';
+import { BlobConfig, createLogger } from '@margay/platform';
+import { openObjects, StoredFiles, type ObjectStore, type StoredFile } from '@margay/platform/files';
 import { MongoClient, type Db } from 'mongodb';
 import { MongoBlobStore } from '../commits/mongo-blob-store';
 import { MongoCommitStore } from '../commits/mongo-commit-store';
@@ -170,6 +173,78 @@ describe('a backup', () => {
       expect.stringContaining(`${String(file?.['filename'])} is missing`),
     ]);
     expect((await restore()).faults.map(({ fault }) => fault?.c)).toContain(1);
+  });
+});
+
+describe('a backup of what is in a bucket', () => {
+  const fake = new FakeS3();
+  let objects: ObjectStore | undefined;
+  beforeAll(async () => {
+    await fake.start();
+    const { url, bucket, accessKeyId } = fake;
+    objects = await openObjects(
+      BlobConfig.parse({
+        MARGAY_BLOB_DRIVER: 's3',
+        MARGAY_S3_ENDPOINT: url,
+        MARGAY_S3_BUCKET: bucket,
+        MARGAY_S3_ACCESS_KEY_ID: accessKeyId,
+        MARGAY_S3_SECRET_ACCESS_KEY: 'spec-secret',
+      }),
+    );
+  });
+  afterAll(async () => {
+    objects?.close();
+    await fake.stop();
+  });
+  beforeEach(() => {
+    fake.objects.clear();
+    blobs = new MongoBlobStore(db, objects);
+  });
+
+  const archive = randomBytes(700_000);
+  const storeArchive = () =>
+    new StoredFiles(db, 'archives', { objects }).write(
+      { tenantId: 't', filename: 'ws/t/w/1' },
+      Readable.from([archive]),
+    );
+
+  it('is restored without the bucket', async () => {
+    await session('1');
+    const archiveId = await storeArchive();
+    expect([fake.objects.size, await db.collection('fs.chunks').countDocuments()]).toEqual([2, 0]);
+    await backup({ objects });
+    expect(await checkBackup(folder)).toEqual({ sessions: 1, commits: 2, blobs: 1, problems: [] });
+    fake.objects.clear();
+    const { database, faults } = await restore();
+    expect(faults).toEqual([]);
+    const files = new StoredFiles(client.db(database), 'archives');
+    const [file] = await files.files.find({ _id: archiveId }).toArray();
+    const read: Buffer[] = [];
+    for await (const piece of files.read(file as StoredFile)) read.push(piece);
+    expect(Buffer.concat(read).equals(archive)).toBe(true);
+    expect(file).not.toHaveProperty('objectKey');
+  });
+
+  it('is refused without the bucket', async () => {
+    await storeArchive();
+    await expect(backup()).rejects.toMatchObject({ reason: 'blob_store_missing' });
+  });
+
+  it('names a blob that the bucket has lost', async () => {
+    await session('1');
+    fake.objects.clear();
+    await backup({ objects });
+    expect((await checkBackup(folder)).problems).toEqual([
+      expect.stringMatching(/blob tenant\/[0-9a-f]{64} is missing/),
+    ]);
+  });
+
+  it('restores nothing of the old bucket that could be removed there', async () => {
+    const unfinished = db.collection('archives.unfinished');
+    await unfinished.insertOne({ at: new Date(0), objectKey: 'in use by the old installation' });
+    await backup({ objects });
+    const { database } = await restore();
+    expect(await client.db(database).collection('archives.unfinished').findOne({})).not.toHaveProperty('objectKey');
   });
 });
 

@@ -55,7 +55,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   const db = await targetOf(client, generation, existing, manifest);
   logger.info({ database: db.databaseName, parts: manifest.parts.length }, 'backup is being restored');
   // Before any document: whoever loads beside an index that is being built may lose some.
-  const { store, blobs, rows } = await openCollections(db, INSTANCE);
+  const { store, blobs, rows } = await openCollections(db, { instance: INSTANCE });
   await loadBackup(db, folder, manifest, (part) => logger.info({ part, parts: manifest.parts.length }, 'part loaded'));
   const parked = await parkRuns(store);
   const projections = rebuiltIn(db, store, tellLost(logger));

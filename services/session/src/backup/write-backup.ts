@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FailedPreconditionError } from '@margay/errors';
+import type { ObjectStore } from '@margay/platform/files';
 import type { Db } from 'mongodb';
 import type { MongoCommitStore } from '../commits/mongo-commit-store';
 import { findManifest, idOfJson, jsonOfId, lineOf, writeManifest, type Manifest } from './backup-format';
@@ -11,6 +12,8 @@ import { PartWriter } from './part-writer';
 export interface BackupOptions {
   db: Db;
   store: MongoCommitStore;
+  /** Where bytes are that are not in the store; the backup holds them as if they were. */
+  objects?: ObjectStore | undefined;
   folder: string;
   /** Text of a part, after which the next one begins; default 64 MiB. */
   partBytes?: number;
@@ -70,11 +73,11 @@ class BackupWriter {
   ) {}
 
   async add(collection: string): Promise<void> {
-    const { db, store, partBytes = PART_BYTES } = this.options;
+    const { partBytes = PART_BYTES } = this.options;
     const { behind } = this.manifest;
     const after = behind?.collection === collection ? idOfJson(behind.idJson) : undefined;
     let last: SourceItem['behind'];
-    for await (const { behind: place, ...item } of itemsOf(db, store, collection, after)) {
+    for await (const { behind: place, ...item } of itemsOf(this.options, collection, after)) {
       const part = (this.part ??= this.nextPart());
       await part.write(lineOf(item));
       this.counted[item.into] = (this.counted[item.into] ?? 0) + 1;

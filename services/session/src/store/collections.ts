@@ -9,6 +9,7 @@ import { RunnerRepository } from '../dispatch/runner.repository';
 import { SessionRepository } from '../effects/session.repository';
 import { EgressPolicyRepository } from '../egress-policies/egress-policy.repository';
 import { LeaseRepository } from '@margay/platform';
+import type { ObjectStore } from '@margay/platform/files';
 import { ManagedProjectRepository } from '../projects/managed-project.repository';
 import { WorktreeRepository } from '../projects/worktree.repository';
 import { QuestionRepository } from '../questions/question.repository';
@@ -44,9 +45,19 @@ export interface Collections {
   rows: Rows;
 }
 
-/** Everything that session keeps, with its indexes. @param instance random per process start */
-export async function openCollections(db: Db, instance: string, version?: string): Promise<Collections> {
-  const blobs = new MongoBlobStore(db);
+export interface CollectionsOptions {
+  /** Random per process start. */
+  instance: string;
+  /** Of this build. */
+  version?: string;
+  /** Where bytes of blobs go, if not into GridFS. */
+  objects?: ObjectStore | undefined;
+}
+
+/** Everything that session keeps, with its indexes. */
+export async function openCollections(db: Db, options: CollectionsOptions): Promise<Collections> {
+  const { instance, version, objects } = options;
+  const blobs = new MongoBlobStore(db, objects);
   const store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'), blobs);
   const rows: Rows = {
     sessions: new SessionRepository(db.collection('sessions')),

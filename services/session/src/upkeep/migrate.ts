@@ -47,7 +47,7 @@ export async function migrate({ db, version, instance, logger, waitMs = WAIT_MS 
     const schema = db.collection<SchemaRow>('schema');
     const found = (await schema.findOne({ _id: 'schema' }))?.version;
     if (found !== undefined) requireNeighbour(found, version);
-    await openCollections(db, instance, version);
+    await openCollections(db, { instance, version });
     const newest = [version, found ?? version].sort(compareVersions).at(-1) as string;
     await schema.updateOne({ _id: 'schema' }, { $set: { version: newest, tenantId: '_platform' } }, { upsert: true });
     logger.info({ version, before: found ?? null }, 'the store is prepared');

@@ -1,6 +1,7 @@
 import { NotFoundError } from '@margay/errors';
 import { MongoConnection } from '@margay/platform/mongo';
 import { parseConfig, type Logger } from '@margay/platform';
+import { openObjects, type ObjectStore } from '@margay/platform/files';
 import type { Db } from 'mongodb';
 import type { Manifest } from '../backup/backup-format';
 import { noteBackup } from '../backup/backup-age';
@@ -26,6 +27,7 @@ const BATCH = 200;
 interface OperatorPorts extends RebuildPorts {
   db: Db;
   blobs: MongoBlobStore;
+  objects: ObjectStore | undefined;
   sessions: SessionRepository;
   logger: Logger;
 }
@@ -46,7 +48,9 @@ export class OperatorStore {
 
   /** @throws UnavailableError `store_unavailable`; InvalidArgumentError `bad_environment` */
   static async open(environment: NodeJS.ProcessEnv, logger: Logger): Promise<OperatorStore> {
-    const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = parseConfig(OperatorConfig, environment);
+    const config = parseConfig(OperatorConfig, environment);
+    const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
+    const objects = await openObjects(config);
     const mongo = new MongoConnection({ url, database, logger, name: 'operator' });
     try {
       await mongo.ready(STORE_WAIT_MS);
@@ -62,7 +66,8 @@ export class OperatorStore {
       logger,
       store,
       sessions,
-      blobs: new MongoBlobStore(db),
+      blobs: new MongoBlobStore(db, objects),
+      objects,
       projections: rebuiltIn(db, store, tellLost(logger)),
     });
   }
@@ -110,8 +115,8 @@ export class OperatorStore {
     folder: string,
     onPart?: (manifest: Manifest) => void,
   ): Promise<{ manifest: Manifest; check: BackupCheck }> {
-    const { db, store } = this.ports;
-    const manifest = await writeBackup({ db, store, folder, ...(onPart && { onPart }) });
+    const { db, store, objects } = this.ports;
+    const manifest = await writeBackup({ db, store, objects, folder, ...(onPart && { onPart }) });
     const check = await checkBackup(folder);
     if (check.problems.length === 0) await noteBackup(db, manifest);
     return { manifest, check };
@@ -132,8 +137,9 @@ export class OperatorStore {
     return { active: kek.activeKid, ...rotated };
   }
 
-  close(): Promise<void> {
-    return this.mongo.close();
+  async close(): Promise<void> {
+    this.ports.objects?.close();
+    await this.mongo.close();
   }
 
   private async requireLog(sessionId: string): Promise<void> {

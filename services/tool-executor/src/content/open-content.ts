@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { LeasedSweep, LeaseRepository, type ServiceShared } from '@margay/platform';
+import type { ObjectStore } from '@margay/platform/files';
 import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
@@ -28,6 +29,8 @@ export interface OpenContent {
 export interface OpenContentOptions {
   config: ToolExecutorConfig;
   db: Db | undefined;
+  /** Where bytes of uploads go, if not into GridFS. */
+  objects: ObjectStore | undefined;
   /** What is known of a workspace, which goes with it. */
   index: Pick<IndexStore, 'remove'>;
   open: OpenDriver;
@@ -37,10 +40,10 @@ export interface OpenContentOptions {
 
 /** Records of workspaces, what they begin with and when they go; undefined without a store. */
 export async function openContent(options: OpenContentOptions): Promise<OpenContent | undefined> {
-  const { config, db, index, open, logger, management } = options;
+  const { config, db, objects, index, open, logger, management } = options;
   if (!db) return undefined;
   const templates = WorkspaceTemplates.read(config.MARGAY_WORKSPACE_TEMPLATES_FILE);
-  const { records, uploads, leases, remnants } = await openRecords(db, templates, index);
+  const { records, uploads, leases, remnants } = await openRecords(db, { objects, templates, index });
   showWorkspaces(management.registry, (state) => records.count(state));
   const bringer = new ContentBringer({
     records,
@@ -85,9 +88,13 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
   };
 }
 
-async function openRecords(db: Db, { blobs }: WorkspaceTemplates, index: OpenContentOptions['index']) {
+interface RecordsParts extends Pick<OpenContentOptions, 'objects' | 'index'> {
+  templates: WorkspaceTemplates;
+}
+
+async function openRecords(db: Db, { objects, index, templates: { blobs } }: RecordsParts) {
   const records = new WorkspaceRecords(db.collection('workspaces'));
-  const uploads = new UploadStore(db);
+  const uploads = new UploadStore(db, objects);
   for (const owner of [records, uploads]) await owner.createIndexes();
   const remnants: WorkspaceRemnant[] = [
     { name: 'uploads', remove: ({ tenantId, _id }) => uploads.removeOf(tenantId, _id, blobs) },

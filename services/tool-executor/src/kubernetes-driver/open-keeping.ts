@@ -1,4 +1,5 @@
 import type { Logger, ServiceShared } from '@margay/platform';
+import type { ObjectStore } from '@margay/platform/files';
 import type { Collection, Db } from 'mongodb';
 import type { SandboxGrants } from '../sandbox/sandbox-grants';
 import { MongoArchiveStore } from '../snapshots/mongo-archive-store';
@@ -14,7 +15,10 @@ import type { WorkspaceRow } from './workspace.repository';
 
 export interface KeepingOptions {
   db: Db;
-  maxBytes: number;
+  /** Of one archive; absent: what the place of archives takes. */
+  maxBytes: number | undefined;
+  /** Where bytes of archives go, if not into GridFS. */
+  objects: ObjectStore | undefined;
   grants: SandboxGrants;
   management: ServiceShared['management'];
   logger: Logger;
@@ -22,8 +26,8 @@ export interface KeepingOptions {
 
 /** What keeps the files of workspaces in archives, tied to the driver. */
 export async function openKeeping(context: SandboxContext, driver: KubernetesDriver, options: KeepingOptions) {
-  const { db, maxBytes, grants, management, logger } = options;
-  const store = new MongoArchiveStore(db, maxBytes);
+  const { db, maxBytes, objects, grants, management, logger } = options;
+  const store = new MongoArchiveStore(db, maxBytes, objects);
   await store.createIndexes();
   const snapshots = new Snapshots({ store, logger, observer: new SnapshotMetrics(management.registry) });
   const holders = new WorkspaceHolders(db.collection('workspaces') as Collection<WorkspaceRow>);

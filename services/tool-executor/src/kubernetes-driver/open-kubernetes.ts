@@ -34,7 +34,7 @@ import { WorkspaceRepository } from './workspace.repository';
 
 export interface OpenKubernetesOptions {
   config: ToolExecutorConfig;
-  store: Pick<ServiceStore, 'find'>;
+  store: Pick<ServiceStore, 'find' | 'findObjects'>;
   trust: string;
   grantKid: string;
   grants: SandboxGrants;
@@ -66,6 +66,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   const keeping = await openKeeping(context, driver, {
     db,
     maxBytes: config.MARGAY_SNAPSHOT_MAX_BYTES,
+    objects: await options.store.findObjects(),
     grants,
     management,
     logger,

@@ -6,7 +6,8 @@ import { MongoGridFSChunkError, type Db } from 'mongodb';
 import { ArchiveStore, nameOf, prefixOf, type Archive, type ArchiveOwner, type Chunks } from './archive-store';
 
 const BUCKET = 'archives';
-const MAX_BYTES = 100 * 1024 ** 2;
+const PIECES_MAX_BYTES = 100 * 1024 ** 2;
+const OBJECT_MAX_BYTES = 2 * 1024 ** 3;
 const WRITING = 'writing/';
 const HOUR_MS = 3_600_000;
 const BROKEN_MAX = 50;
@@ -16,12 +17,12 @@ export class MongoArchiveStore extends ArchiveStore {
   /** Named as nobody's while one is being written. */
   private readonly stored: StoredFiles<Archive>;
 
-  constructor(
-    db: Db,
-    readonly maxBytes = MAX_BYTES,
-    objects?: ObjectStore,
-  ) {
+  readonly maxBytes: number;
+
+  /** @param maxBytes default 100 MiB in GridFS, 2 GiB in a bucket */
+  constructor(db: Db, maxBytes?: number, objects?: ObjectStore) {
     super();
+    this.maxBytes = maxBytes ?? (objects ? OBJECT_MAX_BYTES : PIECES_MAX_BYTES);
     this.stored = new StoredFiles(db, BUCKET, { objects });
   }
 

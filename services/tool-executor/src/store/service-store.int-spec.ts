@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
-import { createLogger, ManagementServer } from '@margay/platform';
+import { BlobConfig, createLogger, ManagementServer } from '@margay/platform';
 import { ServiceStore } from './service-store';
 
 const logger = createLogger({ level: 'off' });
@@ -48,7 +48,7 @@ it('is closed for all of them', async () => {
 
 function storeAt(url: string | undefined): ServiceStore {
   return new ServiceStore(
-    { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: 'spec_service_store' },
+    { ...BlobConfig.parse({}), MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: 'spec_service_store' },
     { logger, management },
   );
 }

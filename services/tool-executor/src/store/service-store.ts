@@ -1,5 +1,6 @@
 import { UnavailableError } from '@margay/errors';
-import type { ServiceShared } from '@margay/platform';
+import type { BlobConfig, ServiceShared } from '@margay/platform';
+import { openObjects, type ObjectStore } from '@margay/platform/files';
 import { MongoConnection } from '@margay/platform/mongo';
 import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
@@ -10,9 +11,10 @@ const STORE_WAIT_MS = 60_000;
 export class ServiceStore {
   private readonly mongo?: MongoConnection;
   private opening?: Promise<Db>;
+  private openingObjects?: Promise<ObjectStore | undefined>;
 
   constructor(
-    config: Pick<ToolExecutorConfig, 'MARGAY_MONGODB_URL' | 'MARGAY_MONGODB_DATABASE'>,
+    private readonly config: BlobConfig & Pick<ToolExecutorConfig, 'MARGAY_MONGODB_URL' | 'MARGAY_MONGODB_DATABASE'>,
     { logger, management }: Pick<ServiceShared, 'logger' | 'management'>,
   ) {
     const { MARGAY_MONGODB_URL: url, MARGAY_MONGODB_DATABASE: database } = config;
@@ -27,7 +29,15 @@ export class ServiceStore {
     return this.opening;
   }
 
+  /** Where bytes of files go, if not into the document store. @throws InvalidArgumentError `bad_environment` */
+  findObjects(): Promise<ObjectStore | undefined> {
+    this.openingObjects ??= openObjects(this.config);
+    return this.openingObjects;
+  }
+
   async close(): Promise<void> {
+    // Who asked for it was told what is wrong.
+    (await this.openingObjects?.catch(() => undefined))?.close();
     await this.mongo?.close();
   }
 }
