@@ -93,6 +93,12 @@ describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'ow
 );
 
 describe('settings reach those they are for', () => {
+  it('that there are several tenants, to tool-executor', () => {
+    const values = { ...EVALUATION, tenancy: { multiTenant: true } };
+    expect(environmentIn(values, 'margay-tool-executor')).toMatchObject({ MARGAY_MULTI_TENANT: 'true' });
+    expect(environmentIn(EVALUATION, 'margay-tool-executor')).not.toHaveProperty('MARGAY_MULTI_TENANT');
+  });
+
   it('namespaces of tenants, to tool-executor', () => {
     const extraNamespaces = [{ name: 'team-a', tenants: ['acme', 'anvil'] }, { name: 'team-b' }];
     const { MARGAY_WORKSPACES_EXTRA_NAMESPACES: text } = environmentIn({ ...EVALUATION, workspaces: { extraNamespaces } }, 'margay-tool-executor'); // prettier-ignore

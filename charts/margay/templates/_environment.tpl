@@ -146,6 +146,9 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_WORKSPACES_EXTRA_NAMESPACES, value: {{ $tenantsOf | toJson | quote }} }
 {{- end }}
 - { name: MARGAY_INSTALL_ID, value: {{ include "margay.install" $ }} }
+{{- if $.Values.tenancy.multiTenant }}
+- { name: MARGAY_MULTI_TENANT, value: 'true' }
+{{- end }}
 - { name: MARGAY_SANDBOX_IMAGE, value: {{ include "margay.imageOf" (dict "root" $ "image" .image) }} }
 - { name: MARGAY_SANDBOX_PULL_POLICY, value: {{ $.Values.image.pullPolicy }} }
 {{- with .image.pullSecrets | default $.Values.image.pullSecrets }}

@@ -29,6 +29,12 @@ const KubernetesSettings = {
     .refine(areDisjoint, 'a tenant is in two namespaces')
     .describe('JSON: further namespaces, and the tenants whose sandboxes run there'),
   MARGAY_NATS_URL: z.string().optional().describe('address of NATS, where ends of sandboxes are told'),
+  MARGAY_MULTI_TENANT: z
+    .stringbool()
+    .default(false)
+    .describe('true: no second tenant before network policies are known to be enforced'),
+  KUBERNETES_SERVICE_HOST: z.string().optional().describe('set by Kubernetes'),
+  KUBERNETES_SERVICE_PORT: z.string().default('443').describe('set by Kubernetes'),
   MARGAY_EGRESS_ADDRESS: z.string().regex(/:\d+$/).optional().describe('host:port of the egress proxy for sandboxes'),
   MARGAY_INSTALL_ID: z.string().default('margay').describe('tells sandboxes of installations apart, a label value'),
   MARGAY_SANDBOX_IMAGE: z.string().optional().describe('image of sandboxes'),

@@ -3,6 +3,7 @@ import { UTILITY_IDLE_MS, utilityWorkspaceOf } from '../driver/workspace-key';
 import type { Endings } from './endings';
 import type { Pod, Seen, VolumeClaim } from './kubernetes-api';
 import { isOwn, LABEL, ORPHANED_AT, selectorOf } from './labels';
+import { PROBE_LABEL } from './network-pods';
 import type { SandboxContext } from './sandbox-context';
 import { isFinal, type SandboxRow } from './sandbox-row';
 
@@ -18,6 +19,8 @@ export interface CollectionOptions {
 }
 
 const UNPAIRED_MS = 60_000;
+/** Pods that look at the network are removed by whoever made them, unless that has gone. */
+const PROBE_MS = 300_000;
 /** Of an end under way somebody else is taking care. */
 const ENDING_MS = 10_000;
 const MAX_LIFE_MS = 24 * 3_600_000;
@@ -134,8 +137,9 @@ export class Collection {
     rows: readonly SandboxRow[],
     seen: Set<string>,
   ): Promise<boolean> {
-    const { name = '', uid = '', labels, deletionTimestamp } = metadata ?? {};
+    const { name = '', uid = '', labels, deletionTimestamp, creationTimestamp } = metadata ?? {};
     const id = labels?.[LABEL.sandbox] ?? '';
+    if (labels?.[PROBE_LABEL] && this.now() - new Date(creationTimestamp ?? 0).getTime() < PROBE_MS) return false;
     if (deletionTimestamp || rows.some((row) => row._id === id && isPodOf(row, uid))) return false;
     const row = await this.context.sandboxes.find(id);
     if (row && !isFinal(row) && isPodOf(row, uid)) return false;

@@ -101,6 +101,7 @@ export class KubernetesDriver extends SandboxDriver {
     const find = () => this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
     const ahead = this.lookAhead(request);
     const [highest, first] = await Promise.all([this.ledger.raise(tenantId, sessionId, minimum), find()]);
+    await this.context.gate?.admit(tenantId, this.context.settings.namespaceOf(tenantId));
     if (isLowerEpoch(minimum, highest)) throw staleEpoch();
     for (let left = LOOKS, row = first; left > 0; left -= 1, row = await find()) {
       const isFirst = left === LOOKS;

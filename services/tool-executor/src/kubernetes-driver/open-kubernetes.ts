@@ -22,6 +22,7 @@ import { KubernetesMetrics } from './kubernetes-metrics';
 import { selectorOf } from './labels';
 import { LikelyClaims } from './likely-claims';
 import { openKeeping } from './open-keeping';
+import { openNetwork } from './open-network';
 import { proxyAddress, type ProxyAddress } from './proxy-address';
 import { PoolSettings } from './pool-settings';
 import { poolTarget, TARGET_WINDOW_MS } from './pool-target';
@@ -61,6 +62,8 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   });
   const pods = api.watchPods(settings.namespaces, selectorOf(settings.install));
   const context: SandboxContext = { api, pods, sandboxes, workspaces, waiting, settings, logger };
+  const network = config.MARGAY_MULTI_TENANT ? openNetwork(context, { config, db, management }) : undefined;
+  if (network) context.gate = network.gate;
   const driver = new KubernetesDriver(context, epochs, probeWith(options.grants));
   const { grants } = options;
   const keeping = await openKeeping(context, driver, {
@@ -73,7 +76,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   });
   await pods.start();
   if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
-  const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping });
+  const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping, network });
   for (const sweep of sweeps) sweep.start();
   const connections = new SandboxConnections((connection) => greetAsNobody(connection, grants));
   const likely = new LikelyClaims(context, connections);
@@ -94,6 +97,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     findCaller: findCallerIn(sandboxes, workspaces),
     close: async () => {
       removeCheck();
+      network?.close();
       await likely.stop();
       await Promise.all(sweeps.map((sweep) => sweep.stop()));
       await pods.stop();
@@ -175,12 +179,13 @@ interface SweepParts {
   leases: LeaseRepository;
   metrics: KubernetesMetrics;
   keeping: Awaited<ReturnType<typeof openKeeping>>;
+  network: ReturnType<typeof openNetwork> | undefined;
 }
 
 function sweepsOf(
   context: SandboxContext,
   driver: KubernetesDriver,
-  { config, leases, metrics, keeping }: SweepParts,
+  { config, leases, metrics, keeping, network }: SweepParts,
 ): LeasedSweep[] {
   const { settings, sandboxes, logger } = context;
   const idleMs = config.MARGAY_SANDBOX_IDLE_STOP_SECONDS * 1_000;
@@ -208,7 +213,13 @@ function sweepsOf(
   }));
   const archive = { name: 'workspace-archives', everyMs: ARCHIVE_LOOK_MS, sweep: () => archives.sweep() };
   const broken = { name: 'archives-gc', everyMs: ARCHIVES_COLLECT_MS, sweep: () => store.collect() };
-  const works = [{ ...collect, sweep: () => collection.sweep() }, archive, broken, ...pools];
+  const works = [
+    { ...collect, sweep: () => collection.sweep() },
+    archive,
+    broken,
+    ...pools,
+    ...(network ? [network.work] : []),
+  ];
   return works.map((work) => new LeasedSweep(work, { leases, logger }));
 }
 

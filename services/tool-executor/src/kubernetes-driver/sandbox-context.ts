@@ -1,6 +1,7 @@
 import type { Logger } from '@margay/platform';
 import type { PoolSettings } from './pool-settings';
 import type { KubernetesApi } from './kubernetes-api';
+import type { NetworkGate } from './network-gate';
 import type { PodCache } from './pod-cache';
 import type { WaitingRepository } from './waiting.repository';
 import type { SandboxRepository } from './sandbox.repository';
@@ -15,4 +16,6 @@ export interface SandboxContext {
   waiting: WaitingRepository;
   settings: PoolSettings;
   logger: Logger;
+  /** With several tenants: who may have sandboxes. */
+  gate?: Pick<NetworkGate, 'admit'>;
 }

@@ -148,6 +148,15 @@ export class WorkspaceRepository {
     }
   }
 
+  /** Whose workspace is the oldest. */
+  async oldestTenant(): Promise<string | undefined> {
+    try {
+      return (await this.rows.find().sort({ createdAt: 1 }).limit(1).toArray())[0]?.tenantId;
+    } catch (error) {
+      throw translateStoreError(error);
+    }
+  }
+
   /** Whose files lie there. */
   async findByVolume(namespace: string, pvcName: string): Promise<WorkspaceRow | undefined> {
     try {

@@ -7,6 +7,7 @@ import { openStore, TEST_SOURCES, type OpenStore } from '@margay/launcher';
 import { createLogger } from '@margay/platform';
 import { MongoConnection } from '@margay/platform/mongo';
 import { removeTree } from '@margay/toolbox';
+import type { Collection, Document } from 'mongodb';
 import { ExecutorFixture } from '../executor-fixture';
 import { readClasses } from '../kubernetes-driver/classes';
 import { KubernetesApi } from '../kubernetes-driver/kubernetes-api';
@@ -119,6 +120,12 @@ export class ClusterFixture {
     const { db } = this.mongo?.connection ?? {};
     if (!db) throw new Error('start the fixture first');
     return new WaitingRepository(db.collection('sandboxQueue'));
+  }
+
+  collection<T extends Document>(name: string): Collection<T> {
+    const { db } = this.mongo?.connection ?? {};
+    if (!db) throw new Error('start the fixture first');
+    return db.collection<T>(name);
   }
 
   rows(): Promise<SandboxRow[]> {

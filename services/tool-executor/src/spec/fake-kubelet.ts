@@ -1,6 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
+import { LABEL } from '../kubernetes-driver/labels';
 import type { FakeCluster, FakeObject } from './fake-cluster';
 
 interface ContainerSpec {
@@ -63,6 +64,8 @@ export class FakeKubelet {
   }
 
   private start(pod: FakeObject): void {
+    // What is no sandbox never runs.
+    if (!pod.metadata.labels?.[LABEL.sandbox]) return;
     if (this.waiting) {
       this.cluster.setStatus(pod, { containerStatuses: [{ state: { waiting: this.waiting } }] });
       return;
