@@ -1,4 +1,4 @@
-import { LOG_LEVELS } from '@margay/platform';
+import { BLOB_SETTINGS, LOG_LEVELS } from '@margay/platform';
 import { z } from 'zod';
 
 /** What the process itself needs; each service reads its own part of the environment. */
@@ -40,6 +40,7 @@ export const GateConfig = z.object({
 export const DoctorConfig = z.object({
   MARGAY_MONGODB_URL: z.string().optional().describe('the document store'),
   MARGAY_MONGODB_DATABASE: z.string().default('margay_g0').describe('name of the database'),
+  ...BLOB_SETTINGS,
   MARGAY_NATS_URL: z.string().optional().describe('the NATS server'),
   MARGAY_KEYS_DIR: z.string().optional().describe('folder of the keys'),
   MARGAY_HOME: z.string().optional().describe('folder of workspaces and records'),

@@ -86,6 +86,20 @@ export class S3Objects extends ObjectStore {
     await this.remove(key);
   }
 
+  /** Whether a rule of the bucket removes what is left of uploads that nobody finished; not every server has rules. */
+  async unfinishedRule(): Promise<'set' | 'missing' | 'unknown'> {
+    const ask = new this.library.s3.GetBucketLifecycleConfigurationCommand({ Bucket: this.bucket });
+    try {
+      const { Rules = [] } = await this.client.send(ask);
+      const isOne = Rules.some(
+        (rule) => rule.Status === 'Enabled' && rule.AbortIncompleteMultipartUpload !== undefined,
+      );
+      return isOne ? 'set' : 'missing';
+    } catch (error) {
+      return (error as Error).name === 'NoSuchLifecycleConfiguration' ? 'missing' : 'unknown';
+    }
+  }
+
   close(): void {
     this.client.destroy();
   }

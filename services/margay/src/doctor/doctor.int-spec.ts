@@ -3,6 +3,7 @@ import os, { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ensureKekFile, openServers, TEST_SOURCES, type OpenServers } from '@margay/launcher';
 import { createLogger, generateKeys } from '@margay/platform';
+import { FakeS3 } from '@margay/testing';
 import { MongoClient } from 'mongodb';
 import { bootstrap } from '../bootstrap/command';
 import { DoctorConfig } from '../config';
@@ -59,6 +60,44 @@ describe('the doctor', () => {
     expect(findings.filter(({ status }) => status !== 'ok')).toEqual([]);
     const looked = ['machine.node', 'keys.trust', 'tls.certificate', 'nats.reached', 'nats.permissions', 'store.reached', 'store.clock', 'store.generation', 'store.backup', 'keys.secrets']; // prettier-ignore
     expect(findings.map(({ check }) => check)).toEqual(looked);
+  });
+
+  describe('of a bucket', () => {
+    const fake = new FakeS3();
+    beforeEach(() => fake.start());
+    afterEach(() => fake.stop());
+    const bucket = (more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv => ({
+      MARGAY_BLOB_DRIVER: 's3',
+      MARGAY_S3_ENDPOINT: fake.url,
+      MARGAY_S3_BUCKET: fake.bucket,
+      MARGAY_S3_ACCESS_KEY_ID: fake.accessKeyId,
+      MARGAY_S3_SECRET_ACCESS_KEY: 'spec-secret',
+      ...more,
+    });
+    const ofBucket = async (more?: NodeJS.ProcessEnv) =>
+      (await look(bucket(more))).filter(({ check }) => check.startsWith('blobs.'));
+
+    it('writes, reads and removes an object, and looks for a rule about unfinished uploads', async () => {
+      expect(await ofBucket()).toEqual([
+        { check: 'blobs.bucket', status: 'ok', detail: expect.stringContaining(fake.url) as string },
+        expect.objectContaining({ check: 'blobs.unfinished', status: 'warning' }),
+      ]);
+      expect(fake.objects.size).toBe(0);
+      const rule =
+        '<Rule><Status>Enabled</Status><AbortIncompleteMultipartUpload><DaysAfterInitiation>2</DaysAfterInitiation>';
+      fake.lifecycle = `<LifecycleConfiguration>${rule}</AbortIncompleteMultipartUpload></Rule></LifecycleConfiguration>`;
+      expect((await ofBucket()).map(({ status }) => status)).toEqual(['ok', 'ok']);
+    });
+
+    it.each([
+      ['a bucket that is missing', { MARGAY_S3_BUCKET: 'lost' }, 'MARGAY_S3_BUCKET'],
+      ['a key that is refused', { MARGAY_S3_ACCESS_KEY_ID: 'foreign' }, 'MARGAY_S3_ACCESS_KEY_ID'],
+      ['a server that is away', { MARGAY_S3_ENDPOINT: 'http://127.0.0.1:1' }, 'MARGAY_S3_ENDPOINT'],
+      ['no key', { MARGAY_S3_SECRET_ACCESS_KEY: undefined }, 'MARGAY_S3_SECRET_ACCESS_KEY_FILE'],
+    ])('finds %s', async (_, more, name) => {
+      const found = { check: 'blobs.bucket', status: 'fault', detail: expect.stringContaining(name) as string };
+      expect(await ofBucket(more)).toEqual([expect.objectContaining(found)]);
+    });
   });
 
   it('asks the store for what the protocol promises, in a database that is gone afterwards', async () => {

@@ -2,6 +2,7 @@ import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
 import { InvalidArgumentError } from '@margay/errors';
 import type { DoctorConfig } from '../config';
+import { checkBlobs } from './check-blobs';
 import { checkCluster } from './cluster/check-cluster';
 import { checkCertificate } from './check-certificate';
 import { checkKeys } from './check-keys';
@@ -12,7 +13,7 @@ import { checkStream } from './check-stream';
 import { exitCodeOf, type Finding } from './finding';
 
 const USAGE = `Usage: margay.cjs doctor [--quick] [--cluster] [--url URL] [--json]
-Checks the document store, NATS, keys, clocks and disks that the environment names (docs/operating.md).
+Checks the document store, the bucket of blobs, NATS, keys, clocks and disks that the environment names (docs/operating.md).
 --quick leaves out what the store promises, which takes half a minute and writes into a database of its own.
 --cluster also starts a sandbox that tries what it must not reach; run it in a pod of session.
 --url also watches a stream for 70 s the way clients do, with the key of MARGAY_CHECK_KEY or MARGAY_CHECK_KEY_FILE.`;
@@ -66,6 +67,7 @@ export async function examine(
     ...(await checkCertificate(config.MARGAY_TLS_DIR)),
     ...(await checkNats(config.MARGAY_NATS_URL)),
     ...(await checkStore(store)),
+    ...(await checkBlobs(config)),
     ...(isCluster ? await checkCluster({ config, progress }) : []),
     ...(url === undefined ? [] : await checkStream({ url, apiKey: config.MARGAY_CHECK_KEY })),
   ];
