@@ -3,8 +3,6 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { ClaimPath } from './driver/sandbox-driver';
 import type { SandboxObserver, SandboxRegistry } from './sandbox/sandbox-registry';
 
-/** The only class that the process driver knows. */
-export const SANDBOX_CLASS = 'default';
 const CLAIM_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 /** What tool-executor measures of its sandboxes. */
@@ -44,14 +42,16 @@ export class SandboxMetrics implements SandboxObserver {
       labelNames: ['class', 'state'],
       registers: [this.registry],
       collect: () => {
-        for (const [state, count] of Object.entries(sandboxes.counts))
-          gauge.set({ class: SANDBOX_CLASS, state }, count);
+        gauge.reset();
+        for (const [state, classes] of Object.entries(sandboxes.inUse))
+          for (const name of new Set([...sandboxes.classes, ...classes]))
+            gauge.set({ class: name, state }, classes.filter((one) => one === name).length);
       },
     });
   }
 
-  claimed(seconds: number, path: ClaimPath): void {
-    this.claimDuration.observe({ class: SANDBOX_CLASS, path }, seconds);
+  claimed(seconds: number, path: ClaimPath, className: string): void {
+    this.claimDuration.observe({ class: className, path }, seconds);
   }
 
   claimFailed(error: unknown): void {

@@ -106,7 +106,8 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
     logger,
   });
   metrics.show(registry);
-  if (open.restoring) open.restoring.onRestored = (seconds) => metrics.claimed(seconds, 'restore');
+  if (open.restoring)
+    open.restoring.onRestored = (seconds, className) => metrics.claimed(seconds, 'restore', className);
   await registry.adopt();
   const workspaces = new WorkspacesGrpc(content?.serve(registry));
   const archives = openSnapshots({ config, db, open, registry, logger });

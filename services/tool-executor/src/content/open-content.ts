@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import { USUAL_SANDBOX_CLASS } from '@margay/contracts';
 import { LeasedSweep, LeaseRepository, type ServiceShared } from '@margay/platform';
 import type { ObjectStore } from '@margay/platform/files';
 import type { Db } from 'mongodb';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
 import type { IndexStore } from '../files/index-store';
-import { SANDBOX_CLASS } from '../metrics';
 import type { SandboxRegistry } from '../sandbox/sandbox-registry';
 import { ContentBringer } from './content-bringer';
 import { ContentOrders } from './content-orders';
@@ -78,7 +78,7 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
       };
       sweep = new LeasedSweep(work, { leases, logger });
       sweep.start();
-      const usual = { class: SANDBOX_CLASS, storage: 'volume' };
+      const usual = { class: USUAL_SANDBOX_CLASS, storage: 'volume' };
       return new WorkspacesService({ records, uploads, templates, retention, removal, inventory, release, usual });
     },
     close: async () => {

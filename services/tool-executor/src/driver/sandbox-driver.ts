@@ -1,4 +1,4 @@
-import type { EventInput } from '@margay/contracts';
+import { USUAL_SANDBOX_CLASS, type EventInput } from '@margay/contracts';
 import type { Epoch } from './epoch';
 import type { ClaimWorkspace } from './workspace-key';
 
@@ -32,10 +32,17 @@ export interface ClaimRequest {
   tenantId: string;
   sessionId: string;
   workspace: ClaimWorkspace;
+  /** One of `classes`; absent: the usual one. */
+  sandboxClass?: string | undefined;
   /** The sandbox serves no lower epoch from its start. */
   minimum: Epoch;
   /** Says hello, which binds the sandbox to the session. For drivers with something to do at the same time; else the claimer does it. */
   greet: (ref: SandboxRef, endpoint: SandboxEndpoint) => Promise<Greeting>;
+}
+
+/** Of which class the sandbox of a claim, or of a grant, is to be. */
+export function classOf({ sandboxClass = USUAL_SANDBOX_CLASS }: { sandboxClass?: string | undefined }): string {
+  return sandboxClass;
 }
 
 /** Why a session has no sandbox yet (cluster §1.3). */
@@ -95,6 +102,8 @@ export type LostListener = (ref: SandboxRef, reason: string) => void;
 /** Where sandboxes come from (cluster §1.1). Verbs are idempotent by sandbox. */
 export abstract class SandboxDriver {
   abstract readonly isolation: Isolation;
+  /** Of which sandboxes can be here. */
+  abstract readonly classes: readonly string[];
   /** Brings the number of sandboxes that wait for a session nearer to the target. */
   abstract ensurePool(request: PoolRequest): Promise<PoolState>;
   /**

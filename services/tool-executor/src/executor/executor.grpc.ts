@@ -27,7 +27,8 @@ export class ExecutorGrpc implements GrpcHandlers<executorPb.ExecutorDefinition>
   ) {}
 
   async listTools(): Promise<executorPb.ListToolsResponse> {
-    return { toolsJson: this.executor.listTools(), isolation: this.registry.isolation, sandboxClasses: [] };
+    const { isolation, classes } = this.registry;
+    return { toolsJson: this.executor.listTools(), isolation, sandboxClasses: [...classes] };
   }
 
   execute(request: executorPb.ExecuteRequest, context: CallContext): AsyncIterable<executorPb.ExecuteResponse> {

@@ -4,8 +4,7 @@ import type { EventInput, executorPb, RunGrant, sandboxdPb, ToolDescriptor } fro
 import { InvalidArgumentError, isMargayError, UnavailableError } from '@margay/errors';
 import { ATTRIBUTE, faultPoint, iterateInSpan, type FaultPointName } from '@margay/platform';
 import { BUILTIN_TOOLS, findBuiltinTool, outerTimeoutMs } from '@margay/toolbox';
-import type { Refusal } from '../driver/sandbox-driver';
-import { SANDBOX_CLASS } from '../metrics';
+import { classOf, type Refusal } from '../driver/sandbox-driver';
 import type { OutsideCalls } from '../outside/outside-calls';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { Fence, SandboxRegistry } from '../sandbox/sandbox-registry';
@@ -245,7 +244,7 @@ function attributesOf({ request, tool, grant }: Attempt) {
     [ATTRIBUTE.toolName]: tool.tool_id,
     [ATTRIBUTE.toolCallId]: request.callId,
     [ATTRIBUTE.toolEffect]: tool.effect,
-    [ATTRIBUTE.sandboxClass]: SANDBOX_CLASS,
+    [ATTRIBUTE.sandboxClass]: classOf(grant),
   };
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { SandboxClassName } from '@margay/contracts';
 import { InvalidArgumentError } from '@margay/errors';
 import { parse } from 'yaml';
 import { z } from 'zod';
@@ -8,7 +9,7 @@ const Quantity = z.string().regex(/^\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$/);
 
 /** The operator's template of sandboxes (cluster §1.6). */
 export const SandboxClass = z.strictObject({
-  /** Absent: the image of the installation. */
+  /** Absent: the image of the installation. Any other is given Node and the daemon when a pod starts. */
   image: z.string().optional(),
   cpu: z.strictObject({ request: Quantity, limit: Quantity }),
   memory: z.strictObject({ request: Quantity, limit: Quantity }),
@@ -50,7 +51,7 @@ export const DEFAULT_CLASSES: SandboxClasses = {
     storage: 'snapshot',
     accessMode: 'ReadWriteOnce',
     egress: 'proxy',
-    warm: { min: 0, max: 50 },
+    warm: { min: 4, max: 50 },
   },
   strict: {
     cpu: { request: '250m', limit: '1' },
@@ -67,7 +68,7 @@ export const DEFAULT_CLASSES: SandboxClasses = {
 /** The classes of a YAML or JSON file, which takes the place of the usual ones. @throws INVALID_ARGUMENT `bad_classes` */
 export function readClasses(file: string | undefined): SandboxClasses {
   if (file === undefined) return DEFAULT_CLASSES;
-  const parsed = z.record(z.string(), SandboxClass).safeParse(parse(readFileSync(file, 'utf8')));
+  const parsed = z.record(SandboxClassName, SandboxClass).safeParse(parse(readFileSync(file, 'utf8')));
   if (!parsed.success) {
     const where = parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ');
     throw new InvalidArgumentError('bad_classes', `${file} holds no sandbox classes: ${where}`);

@@ -1,6 +1,13 @@
 import { faultPoint } from '@margay/platform';
 import { isMargayError } from '@margay/errors';
-import type { Claim, ClaimRequest, Greeting, Refusal, WaitReason } from '../driver/sandbox-driver';
+import {
+  classOf,
+  type Claim,
+  type ClaimRequest,
+  type Greeting,
+  type Refusal,
+  type WaitReason,
+} from '../driver/sandbox-driver';
 import type { Endings } from './endings';
 import type { Pod } from './kubernetes-api';
 import { reasonOf, statusOf, type PodStatus } from './pod-status';
@@ -38,7 +45,8 @@ export class ColdClaim {
     const isRetry = latest?.state === 'failed' && ageOf(latest.endedAt) < FORGET_TRIES_MS;
     const waitMs = isRetry ? retryAfter(latest.tries) - ageOf(latest.endedAt) : 0;
     if (latest && waitMs > 0) return { ...refusalOf(latest), message: latest.reason ?? '', retryAfterMs: waitMs };
-    const claimKey = claimKeyOf(sessionId, workspace.class);
+    const className = classOf(request);
+    const claimKey = claimKeyOf(sessionId, className);
     const attempt = (latest?.attempt ?? 0) + 1;
     const id = boundId(claimKey, attempt);
     // Beside its volume, also where new ones of the tenant are made elsewhere by now.
@@ -51,13 +59,14 @@ export class ColdClaim {
       workspaceId: workspace._id,
       ...(workspace.subPath === undefined ? {} : { subPath: workspace.subPath, volumeOf: workspace.parentId ?? '' }),
       claimKey,
-      ...(!workspace.volume && settings.class(workspace.class).warm.max > 0 ? { isPoolEmpty: true } : {}),
-      class: workspace.class,
-      pool: settings.poolOf(workspace.class, namespace),
+      ...(!workspace.volume && settings.class(className).warm.max > 0 ? { isPoolEmpty: true } : {}),
+      class: className,
+      storage: workspace.storage,
+      pool: settings.poolOf(className, namespace),
       state: 'starting',
       namespace,
       podName: podNameOf(id),
-      specHash: settings.specHashOf(workspace.class),
+      specHash: settings.specHashOf(className),
       attempt,
       tries: isRetry ? latest.tries + 1 : 1,
       claimedAt: now,

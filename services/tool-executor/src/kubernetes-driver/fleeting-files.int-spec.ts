@@ -1,4 +1,4 @@
-import type { ExecutorFixture } from '../executor-fixture';
+import { nothingHeard, type ExecutorFixture } from '../executor-fixture';
 import { ClusterFixture } from '../spec/cluster-fixture';
 import type { FakeObject } from '../spec/fake-cluster';
 
@@ -80,8 +80,9 @@ describe('a session whose files end with its pod', () => {
     const pod = podOf('s1');
     const running = executor.shell('echo up > up; while [ ! -e go ]; do sleep 0.1; done; echo done > done');
     await fixture.until(async () => (await executor.shell('cat up')).output === 'up\n');
-    const left = executor.shell('sleep 2; touch go; sleep 1', {}, { timeoutMs: 30_000 });
-    await fixture.until(async () => (await executor.shell('true')).finished?.status === 'ok');
+    const heard = nothingHeard();
+    const left = executor.shell('echo here; sleep 2; touch go; sleep 1', {}, { timeoutMs: 30_000 }, heard);
+    await fixture.until(() => heard.output === 'here\n');
     await leave(pod);
     await fixture.until(async () => (await fixture.rows()).some(({ state }) => state === 'draining'));
     const next = await executor.shell('cat done');

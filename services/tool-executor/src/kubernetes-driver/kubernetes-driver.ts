@@ -2,6 +2,7 @@ import { FailedPreconditionError, isMargayError, PermissionDeniedError } from '@
 import { isLowerEpoch } from '../driver/epoch';
 import { utilityWorkspaceOf, workspaceKeyOf } from '../driver/workspace-key';
 import {
+  classOf,
   SandboxDriver,
   type Claim,
   type ClaimRequest,
@@ -21,7 +22,6 @@ import type { EpochRepository } from './epoch.repository';
 import { LABEL } from './labels';
 import { statusOf, wasOutOfMemory } from './pod-status';
 import { podNameOf, Pods } from './pods';
-import { USUAL_CLASS } from './pool-settings';
 import { QuotaPause } from './quota-pause';
 import type { SandboxContext } from './sandbox-context';
 import { endpointOf, refOf } from './sandbox-ref';
@@ -90,6 +90,10 @@ export class KubernetesDriver extends SandboxDriver {
     });
   }
 
+  get classes(): readonly string[] {
+    return this.context.settings.classNames;
+  }
+
   ensurePool(request: PoolRequest): Promise<PoolState> {
     return this.pool.ensure(request);
   }
@@ -98,7 +102,7 @@ export class KubernetesDriver extends SandboxDriver {
     const { tenantId, sessionId, minimum, workspace } = request;
     if (workspace.kind === 'path') throw externalPath();
     const ids = WorkspacePlaces.idsOf(request);
-    const find = () => this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
+    const find = () => this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, classOf(request)));
     const ahead = this.lookAhead(request);
     const [highest, first] = await Promise.all([this.ledger.raise(tenantId, sessionId, minimum), find()]);
     await this.context.gate?.admit(tenantId, this.context.settings.namespaceOf(tenantId));
@@ -170,7 +174,7 @@ export class KubernetesDriver extends SandboxDriver {
       bound: sandboxes.countBound(request.tenantId, settings.tenantMax),
       waiting: this.context.waiting.count(request.tenantId, request.sessionId),
       workspace: this.obtainWorkspace(request),
-      warm: this.warm.lookAhead(request, USUAL_CLASS),
+      warm: this.warm.lookAhead(request),
     };
     // Whoever needs them is told.
     for (const answer of Object.values(ahead)) answer.catch(() => undefined);
@@ -184,10 +188,11 @@ export class KubernetesDriver extends SandboxDriver {
       ahead.warm,
       this.queueFor(request, { bound, waiting }),
     ]);
+    if (await this.leaveOther(request, outlook.latest)) return undefined;
     if (place !== undefined) return tenantLimit(this.context.settings.tenantMax, place);
     const workspace = await this.placeOf(request, obtained);
     if (workspace.volume && (await this.isBeingLabelled(workspace))) return beingTold();
-    const warm = workspace.volume ? undefined : await this.warm.bind(request, workspace, outlook);
+    const warm = this.canBeWarm(request, workspace) ? await this.warm.bind(request, workspace, outlook) : undefined;
     if (warm === 'taken') return undefined;
     // Its files are here, or there are none yet.
     const isPlain = warm?.volume && (workspace.state === 'new' || workspace.state === 'live');
@@ -200,6 +205,20 @@ export class KubernetesDriver extends SandboxDriver {
     if (!cold) return undefined;
     this.leaveQueue(request);
     return '_id' in cold ? this.cold.goOn(cold, request, workspace) : { refusal: cold };
+  }
+
+  /** A session has one sandbox: that of the class which it had before ends. @returns whether there was one */
+  private async leaveOther(request: ClaimRequest, latest: SandboxRow | undefined): Promise<boolean> {
+    const isItsOwn = latest?.claimKey.startsWith('s/') && latest.tenantId === request.tenantId;
+    if (!latest || !isItsOwn || latest.class === classOf(request)) return false;
+    await this.keeping?.archives.save(latest);
+    await this.endings.end(latest, 'released', 'other class');
+    return true;
+  }
+
+  /** A waiting one brings what its class stores files on; those of the workspace lie where they were begun. */
+  private canBeWarm(request: ClaimRequest, { volume, storage }: WorkspaceRow): boolean {
+    return volume === undefined && storage === this.context.settings.class(classOf(request)).storage;
   }
 
   private async goOn(row: SandboxRow, request: ClaimRequest): Promise<Claim | undefined> {
@@ -274,12 +293,13 @@ export class KubernetesDriver extends SandboxDriver {
     return this.keeping ? this.keeping.archives.suspend(idle, 'idle') : this.endings.end(idle, 'released', 'idle');
   }
 
-  private obtainWorkspace({ tenantId, sessionId, workspace }: ClaimRequest): Promise<WorkspaceRow> {
+  private obtainWorkspace(request: ClaimRequest): Promise<WorkspaceRow> {
+    const { tenantId, sessionId, workspace } = request;
     const { settings, workspaces } = this.context;
-    const { storage } = settings.class(USUAL_CLASS);
+    const { storage } = settings.class(classOf(request));
     if (workspace.kind === 'worktree') return worktreeWorkspace(workspaces, { tenantId, sessionId }, workspace);
     const key = workspaceKeyOf({ sessionId, workspace });
-    const made = { class: USUAL_CLASS, storage };
+    const made = { class: classOf(request), storage };
     const isUtility = utilityWorkspaceOf(sessionId) !== undefined;
     return isUtility ? workspaces.peek(tenantId, key, made) : workspaces.obtain(tenantId, key, made);
   }

@@ -5,10 +5,8 @@ import { SandboxLedger } from '../driver/sandbox-ledger';
 import type { EpochRepository } from './epoch.repository';
 import { statusOf } from './pod-status';
 import { podNameOf } from './pods';
-import { USUAL_CLASS } from './pool-settings';
 import type { SandboxContext } from './sandbox-context';
 import { refOf } from './sandbox-ref';
-import { claimKeyOf } from './sandbox-row';
 
 const TOUCH_MS = 30_000;
 const REMEMBERED = 10_000;
@@ -28,8 +26,8 @@ export class KubernetesLedger extends SandboxLedger {
   }
 
   async find(tenantId: string, sessionId: string): Promise<SandboxRef | undefined> {
-    const row = await this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, USUAL_CLASS));
-    return row?.tenantId === tenantId ? refOf(row) : undefined;
+    const row = await this.context.sandboxes.findClaimedBy(tenantId, sessionId);
+    return row && refOf(row);
   }
 
   async isUsable({ sandboxId }: SandboxRef): Promise<boolean> {

@@ -31,7 +31,9 @@ export class Pods {
     await faultPoint('sandbox.after-record', () => detailOf(row));
     const request = this.requestOf(row);
     const given =
-      volume ?? row.volume ?? (request.class.storage === 'volume' ? await this.makeVolume(request) : undefined);
+      volume ??
+      row.volume ??
+      ((row.storage ?? request.class.storage) === 'volume' ? await this.makeVolume(request) : undefined);
     if (given) await faultPoint('sandbox.after-volume', () => detailOf(row));
     const pod = await this.makePod({ ...request, volumeName: given?.pvcName });
     await faultPoint('sandbox.after-pod', () => detailOf(row));

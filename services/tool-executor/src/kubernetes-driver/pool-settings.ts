@@ -1,9 +1,6 @@
 import { specHashOf, type SandboxClass, type SandboxClasses } from './classes';
 import type { PodSettings } from './pod-spec';
 
-/** The class of sessions that name none. */
-export const USUAL_CLASS = 'default';
-
 export interface PoolSettingsOptions {
   namespace: string;
   /** Further ones, and the tenants whose sandboxes and volumes lie there. */

@@ -29,7 +29,7 @@ const LEAVING_MAX_MS = 120_000;
 /** Brings the files of a workspace that has no volume into the sandbox that holds it (cluster §1.3, §2.2). */
 export class RestorePreparation implements SandboxPreparation {
   /** Told how long it took from the claim until the files were there. */
-  onRestored: (seconds: number) => void = () => undefined;
+  onRestored: (seconds: number, className: string) => void = () => undefined;
   private readonly plain = new LRUCache<string, true>({ max: REMEMBERED });
 
   constructor(
@@ -71,7 +71,7 @@ export class RestorePreparation implements SandboxPreparation {
       const place = { client: connection.client, token: context.token };
       if (snapshot) await snapshots.restore({ tenantId, workspaceId }, place, { n: snapshot.n });
       await holders.noteAwake(workspace, row._id);
-      return this.onRestored(ageOf(row.claimedAt) / 1_000);
+      return this.onRestored(ageOf(row.claimedAt) / 1_000, row.class);
     }
   }
 
@@ -115,7 +115,7 @@ export class RestorePreparation implements SandboxPreparation {
       const maxBytes = bytesOf(this.context.settings.class(row.class).workspace);
       const { client } = sandbox.connection;
       await snapshots.restore({ tenantId, workspaceId }, { client, token }, { n: snapshot.n, maxBytes });
-      this.onRestored(ageOf(row.claimedAt) / 1_000);
+      this.onRestored(ageOf(row.claimedAt) / 1_000, row.class);
     } else if (wasLost) await holders.beginAnew(workspace);
     await holders.noteRestored(workspace, row._id);
     this.tell(sandbox, workspace, wasLost);

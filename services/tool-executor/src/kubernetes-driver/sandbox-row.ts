@@ -44,6 +44,8 @@ export interface SandboxRow {
   tlsCertificate?: string;
   grantKid?: string;
   volume?: VolumeRef;
+  /** Where the files of its workspace lie; absent: where its class says. */
+  storage?: 'volume' | 'snapshot';
   /** Of a worktree: the folder of the volume that is shown, and the workspace whose volume it is. */
   subPath?: string;
   volumeOf?: string;

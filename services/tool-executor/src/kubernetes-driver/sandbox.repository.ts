@@ -16,6 +16,8 @@ export type Changed = SandboxRow | 'changed' | 'taken';
 
 const FINAL_MS = 7 * 24 * 3_600_000;
 const ALL_MAX = 5_000;
+/** Of those at most one is a session's; others have ended, or lost the race for its claim key. */
+const LATEST = 5;
 
 /** The collection `sandboxes`. A row is changed only as it was read. */
 export class SandboxRepository {
@@ -93,6 +95,12 @@ export class SandboxRepository {
   /** Whatever became of it: the last one a session had. */
   async findLatest(tenantId: string, sessionId: string): Promise<SandboxRow | undefined> {
     return (await this.many({ sessionId, tenantId }, { attempt: -1 }, 1))[0];
+  }
+
+  /** The one it has or will have, of whatever class. */
+  async findClaimedBy(tenantId: string, sessionId: string): Promise<SandboxRow | undefined> {
+    const latest = await this.many({ sessionId, tenantId }, { attempt: -1 }, LATEST);
+    return latest.find(({ claimKey }) => claimKey.startsWith('s/') || claimKey.startsWith('u/'));
   }
 
   oldestWarm(pool: string, limit: number): Promise<SandboxRow[]> {

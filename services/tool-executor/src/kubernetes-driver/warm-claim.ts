@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { faultPoint } from '@margay/platform';
 import { isMargayError } from '@margay/errors';
-import type { ClaimRequest } from '../driver/sandbox-driver';
+import { classOf, type ClaimRequest } from '../driver/sandbox-driver';
 import type { Endings } from './endings';
 import type { Pod, Seen } from './kubernetes-api';
 import { boundLabels, LABEL } from './labels';
@@ -19,6 +19,8 @@ const LABEL_TRIES = 3;
 /** Sandboxes that wait, and which of its session's one of them would be. */
 export interface WarmOutlook {
   warm: readonly SandboxRow[];
+  /** The last one that the session had, whatever became of it. */
+  latest: SandboxRow | undefined;
   attempt: number;
 }
 
@@ -30,14 +32,16 @@ export class WarmClaim {
   ) {}
 
   /** What binding one has to know, read while nothing is decided yet. */
-  async lookAhead({ tenantId, sessionId }: ClaimRequest, className: string): Promise<WarmOutlook> {
+  async lookAhead(request: ClaimRequest): Promise<WarmOutlook> {
+    const { tenantId, sessionId } = request;
     const { sandboxes, settings } = this.context;
-    if (settings.class(className).warm.max === 0) return { warm: [], attempt: 0 };
+    const className = classOf(request);
+    const pool = settings.poolOf(className, settings.namespaceOf(tenantId));
     const [warm, latest] = await Promise.all([
-      sandboxes.oldestWarm(settings.poolOf(className, settings.namespaceOf(tenantId)), CANDIDATES),
+      settings.class(className).warm.max === 0 ? [] : sandboxes.oldestWarm(pool, CANDIDATES),
       sandboxes.findLatest(tenantId, sessionId),
     ]);
-    return { warm, attempt: (latest?.attempt ?? 0) + 1 };
+    return { warm, latest, attempt: (latest?.attempt ?? 0) + 1 };
   }
 
   /** @returns the row, bound in the store; `taken`: the session has one; undefined: none was to be had */
@@ -48,7 +52,8 @@ export class WarmClaim {
   ): Promise<SandboxRow | 'taken' | undefined> {
     const { sandboxes, settings } = this.context;
     const { tenantId, sessionId } = request;
-    const specHash = settings.specHashOf(workspace.class);
+    const className = classOf(request);
+    const specHash = settings.specHashOf(className);
     const usable = warm.filter((row) => row.specHash === specHash && this.isThere(row));
     for (let left = TRIES; left > 0 && usable.length > 0; left -= 1) {
       const [row] = usable.splice(randomInt(usable.length), 1) as [SandboxRow];
@@ -58,7 +63,7 @@ export class WarmClaim {
         tenantId,
         sessionId,
         workspaceId: workspace._id,
-        claimKey: claimKeyOf(sessionId, workspace.class),
+        claimKey: claimKeyOf(sessionId, className),
         attempt,
         claimedAt: now,
         lastActiveAt: now,

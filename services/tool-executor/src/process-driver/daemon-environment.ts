@@ -69,6 +69,8 @@ export interface DaemonLimits {
   hasEgress: boolean;
   /** Whether the proxy there reads requests, by an authority that programs are to believe. */
   hasAuthority: boolean;
+  /** The profile of experiments: a fraction of everything. */
+  isStrict: boolean;
   /** For tests only. */
   faultPoints?: string | undefined;
 }
@@ -95,6 +97,7 @@ export function daemonEnvironment(
     MARGAY_SANDBOX_IDLE_EXIT_MS: String(limits.idleExitMs),
     MARGAY_SANDBOX_MEMORY_BYTES: String(limits.memoryBytes),
     MARGAY_SANDBOX_PROCESSES: String(limits.processes),
+    ...(limits.isStrict ? { MARGAY_SANDBOX_PROFILE: 'strict' } : {}),
     ...placesOf(record, paths, limits.isolation),
     MARGAY_SESSION_ID: record.sessionId,
     PATH: '/usr/local/bin:/usr/bin:/bin:/margay/bin',

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import path from 'node:path';
 import { ExecutorFixture } from '../executor-fixture';
@@ -127,6 +127,19 @@ print(sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys/class/net") e
     }
     const users = folders.map((folder) => statSync(path.join(folder, 'p')).uid);
     expect(new Set(users).size).toBe(folders.length);
+  });
+
+  it('is closed to the class strict, also for whoever had it before', async () => {
+    expect(await ask('e3')).toEqual(callerOf('e3'));
+    const strict = { sessionId: 'e3', sandboxClass: 'strict', epoch: 2 };
+    const { output } = await fixture.shell(
+      'env | grep -ic proxy; ls /margay; curl -sS -m 5 http://127.0.0.1:3128',
+      strict,
+    );
+    expect(output).toMatch(/^0\n/);
+    expect(output).not.toMatch(/^egress$/m);
+    expect(output).toMatch(/refused|Failed to connect|Couldn't connect/i);
+    expect(existsSync(path.join(fixture.home, 'sandboxes', sandboxIdOf('e3'), 'egress', 'p'))).toBe(false);
   });
 
   it('is adopted with its way out by the next life of tool-executor', async () => {

@@ -3,6 +3,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import path from 'node:path';
 import { pipeline } from 'node:stream';
 import { egressCallerLine } from '@margay/contracts';
+import { classOf } from '../driver/sandbox-driver';
 import type { SandboxRecord } from './sandbox-records';
 
 /** Of a sandbox's folder; shown inside, where the daemon connects to the socket in it. */
@@ -65,14 +66,15 @@ export class EgressDoors {
     await Promise.all([...this.doors.keys()].map((sandboxId) => this.close(sandboxId)));
   }
 
-  private makeDoor({ tenantId, sessionId, sandboxId, projectId }: SandboxRecord, proxySocket: string): Door {
+  private makeDoor(record: SandboxRecord, proxySocket: string): Door {
+    const { tenantId, sessionId, sandboxId, projectId } = record;
     const sockets = new Set<Socket>();
     const keep = (socket: Socket): void => {
       sockets.add(socket);
       socket.once('close', () => sockets.delete(socket));
     };
     const project = projectId === undefined ? {} : { projectId };
-    const line = egressCallerLine({ tenantId, sessionId, sandboxId, ...project, sandboxClass: 'default' });
+    const line = egressCallerLine({ tenantId, sessionId, sandboxId, ...project, sandboxClass: classOf(record) });
     const server = createServer({ allowHalfOpen: true }, (client) => {
       const proxy = connect({ path: proxySocket, allowHalfOpen: true });
       for (const socket of [client, proxy]) keep(socket);

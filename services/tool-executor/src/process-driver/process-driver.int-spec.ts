@@ -124,6 +124,20 @@ suite(
       expect(await out('echo alive', { sessionId: 's3' })).toBe('alive\n');
     }, 60_000);
 
+    it('has the limits of experiments in the class strict, which ends the sandbox of another class', async () => {
+      const first = await fixture.shell('echo kept > file; ulimit -n', { sessionId: 'c1' });
+      expect(first.output).toBe('1024\n');
+      const grant = { sessionId: 'c1', sandboxClass: 'strict', epoch: 2 };
+      const strict = await fixture.shell('ulimit -t; ulimit -f; ulimit -n; ulimit -u; cat file', grant);
+      // Seconds, blocks of 1 KiB, files, processes beside the daemon and the first one.
+      expect(strict.output).toBe('120\n65536\n256\n18\nkept\n');
+      expect((await fixture.shell('true', grant)).incarnation).toBe(strict.incarnation);
+      const { sandboxClasses } = await fixture.client.listTools({}, fixture.principal);
+      expect(sandboxClasses).toEqual(['default', 'strict']);
+      const unknown = fixture.shell('true', { sessionId: 'c1', sandboxClass: 'dense', epoch: 3 });
+      await expect(unknown).rejects.toMatchObject({ reason: 'sandbox_class_unknown' });
+    }, 60_000);
+
     it('shows Node and the usual tools', async () => {
       expect(
         await out('node -p 1+1; git --version | cut -d" " -f1; bash --version | head -c 8; python3 -c "print(3)"'),

@@ -1,6 +1,8 @@
 import path from 'node:path';
+import { USUAL_SANDBOX_CLASS } from '@margay/contracts';
 import { isLowerEpoch } from '../driver/epoch';
 import {
+  classOf,
   SandboxDriver,
   type Claim,
   type ClaimRequest,
@@ -28,6 +30,10 @@ import { chooseUid, isOwnUid } from './users';
 import { folderId, Workspaces, type Workspace } from './workspaces';
 
 const NODE_FLAGS = ['--max-semi-space-size=2', '--max-old-space-size=192'];
+/** Little of everything, and no way out. */
+const STRICT_CLASS = 'strict';
+const STRICT_MEMORY_BYTES = 512 * 1024 ** 2;
+const STRICT_PROCESSES = 18;
 /** The daemon ends its own processes within two seconds. */
 const STOP_WAIT_MS = 3_000;
 
@@ -80,6 +86,11 @@ export class ProcessDriver extends SandboxDriver {
 
   get isolation(): Isolation {
     return this.parts.detected.isolation;
+  }
+
+  /** Without a network of its own, no sandbox could be kept from going out. */
+  get classes(): readonly string[] {
+    return this.isolation === 'bwrap' ? [USUAL_SANDBOX_CLASS, STRICT_CLASS] : [USUAL_SANDBOX_CLASS];
   }
 
   /** Why it is not better; undefined with bubblewrap. */
@@ -140,10 +151,11 @@ export class ProcessDriver extends SandboxDriver {
   private async start(sandboxId: string, request: ClaimRequest): Promise<SandboxRef> {
     const isShared = this.parts.isRoot && this.isolation === 'bwrap';
     refuseForeign(this.parts.records.all(), { sandboxId, tenantId: request.tenantId, isShared });
-    const { tenantId, sessionId } = request;
+    const { tenantId, sessionId, sandboxClass } = request;
     const known = this.parts.records.find(sandboxId);
     const workspace = await this.workspaces.locate(request, this.parts.records.all());
-    if (known && (await this.isUsable(known, workspace))) return { sandboxId, tenantId, sessionId };
+    const isOfClass = known !== undefined && classOf(known) === classOf(request);
+    if (isOfClass && (await this.isUsable(known, workspace))) return { sandboxId, tenantId, sessionId };
     if (known) await this.end(known, 0);
     const user = await this.userFor(known, workspace);
     await this.workspaces.give(workspace, user);
@@ -156,6 +168,7 @@ export class ProcessDriver extends SandboxDriver {
       folderId: workspace.identities?.folder ?? (await folderId(workspace.folder)),
       ...repositoryOf(workspace),
       ...projectOf(request.workspace),
+      ...(sandboxClass === undefined ? {} : { sandboxClass }),
       ...user,
       generation: minimum.generation,
       epoch: minimum.epoch,
@@ -172,7 +185,8 @@ export class ProcessDriver extends SandboxDriver {
   private async launchAtLast(record: SandboxRecord, isInPlace: boolean): Promise<Launched> {
     const { sandboxId, sessionId } = record;
     const folder = this.folderOf(sandboxId);
-    const authority = this.isolation === 'bwrap' ? authorityOf(this.options) : undefined;
+    const hasWayOut = this.isolation === 'bwrap' && !isStrict(record);
+    const authority = hasWayOut ? authorityOf(this.options) : undefined;
     const prepare = () => folder.prepare(record, this.options.trust, authority);
     await prepare();
     const launch = () => this.launch(record, folder, { isInPlace, hasAuthority: authority !== undefined });
@@ -195,12 +209,12 @@ export class ProcessDriver extends SandboxDriver {
     { isInPlace, hasAuthority }: { isInPlace: boolean; hasAuthority: boolean },
   ): Promise<Launched> {
     const { cgroups, detected } = this.parts;
-    const { memoryBytes, processes } = this.options;
+    const { memoryBytes, processes } = limitsOf(this.options, record);
     const isBoxed = this.isolation === 'bwrap';
-    await this.doors.open(record);
+    if (!isStrict(record)) await this.doors.open(record);
     const outside = new SandboxFolder(this.parts.sockets.base, record.sandboxId);
     const paths = isBoxed ? INSIDE_PATHS : hostPaths(outside, record.folder);
-    const outsideWorld = { hasEgress: this.doors.isOpen, hasAuthority };
+    const outsideWorld = { hasEgress: this.doors.isOpen && !isStrict(record), hasAuthority };
     // A limit on processes counts everything of a user, so it needs a user, or numbering, of the sandbox's own.
     const isAlone = isBoxed || isOwnUid(record.uid);
     return detected.launcher.launch({
@@ -215,6 +229,7 @@ export class ProcessDriver extends SandboxDriver {
         idleExitMs: this.options.idleExitMs,
         memoryBytes,
         processes: isAlone ? processes : 0,
+        isStrict: isStrict(record),
         ...outsideWorld,
         faultPoints: this.faultPointsOf(record.sandboxId),
       }),
@@ -295,7 +310,7 @@ export class ProcessDriver extends SandboxDriver {
       }
       const isRunning = (await Promise.all(record.processes.map(isAlive))).every(Boolean);
       if (isRunning && record.fingerprint === fingerprintOf(this.options, this.isolation)) {
-        await this.doors.open(record);
+        if (!isStrict(record)) await this.doors.open(record);
         continue;
       }
       await this.end(record, 0);
@@ -321,6 +336,17 @@ export class ProcessDriver extends SandboxDriver {
   private folderOf(sandboxId: string): SandboxFolder {
     return new SandboxFolder(path.join(this.options.home, 'sandboxes'), sandboxId);
   }
+}
+
+const isStrict = (record: SandboxRecord): boolean => classOf(record) === STRICT_CLASS;
+
+/** Those of the class `strict` are as small as on a cluster; 16 processes of a call, beside the daemon and the first one. */
+function limitsOf(
+  { memoryBytes, processes }: ProcessDriverOptions,
+  record: SandboxRecord,
+): Pick<ProcessDriverOptions, 'memoryBytes' | 'processes'> {
+  if (!isStrict(record)) return { memoryBytes, processes };
+  return { memoryBytes: Math.min(memoryBytes, STRICT_MEMORY_BYTES), processes: Math.min(processes, STRICT_PROCESSES) };
 }
 
 function repositoryOf({ repository, identities }: Workspace): Pick<SandboxRecord, 'repository'> {

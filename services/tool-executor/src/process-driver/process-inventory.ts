@@ -1,9 +1,9 @@
 import { rename } from 'node:fs/promises';
 import path from 'node:path';
 import { removeTree } from '@margay/toolbox';
+import { classOf } from '../driver/sandbox-driver';
 import { SandboxInventory, type InventoriedWorkspace, type KnownSandbox } from '../driver/sandbox-inventory';
 import { workspaceIdOf } from '../driver/workspace-key';
-import { SANDBOX_CLASS } from '../metrics';
 import type { SandboxRecord, SandboxRecords } from './sandbox-records';
 
 const PROJECT = /^p-([0-9a-f]{32})$/;
@@ -54,7 +54,7 @@ export class ProcessInventory extends SandboxInventory {
       tenantId,
       sessionId,
       workspaceId: this.workspaceIdOf(record),
-      class: SANDBOX_CLASS,
+      class: classOf(record),
       driver: 'process',
       state: isAlive(record) ? 'ready' : 'released',
       lastActiveAt: new Date(lastUsedAt),

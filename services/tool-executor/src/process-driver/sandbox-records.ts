@@ -16,6 +16,8 @@ const SandboxRecord = z.object({
   sessionId: z.string(),
   /** Whose workspace it is, where all sessions of a project share one. */
   projectId: z.string().optional(),
+  /** Absent: the usual one. */
+  sandboxClass: z.string().optional(),
   /** The workspace on the host. */
   folder: z.string(),
   /** Device and number of that folder: another one may come to bear its name. */

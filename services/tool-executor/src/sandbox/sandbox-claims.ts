@@ -23,6 +23,8 @@ export interface LiveSandbox {
   incarnation: string;
   /** Equal for equal workspaces. */
   workspaceKey: string;
+  /** Empty, as that of its workspace, while nobody has claimed it here. */
+  className: string;
   activeCalls: number;
   lastUsedAt: number;
   /** What its run has yet to be told of its workspace. */
@@ -139,6 +141,7 @@ export class SandboxClaims {
         connection,
         incarnation,
         workspaceKey: '',
+        className: '',
         activeCalls: 0,
         lastUsedAt: this.options.now(),
         notices: [],

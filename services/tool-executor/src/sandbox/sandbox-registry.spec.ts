@@ -52,6 +52,7 @@ class FakeLedger extends SandboxLedger {
 /** Sandboxes that only count what is asked of them, behind one real socket. */
 class FakeDriver extends SandboxDriver {
   readonly isolation = 'none';
+  readonly classes = ['default', 'dense'];
   readonly claims: ClaimRequest[] = [];
   readonly releases: ({ sessionId: string } & ReleaseOptions)[] = [];
   readonly answers: Claim[] = [];
@@ -220,6 +221,22 @@ describe('SandboxRegistry', () => {
     await registry.obtain(grantOf({ workspace: { kind: 'path', path: '/p' } }));
     expect(driver.releases).toEqual([{ sessionId: 's1', forget: 'nothing', reason: 'other workspace' }]);
     expect(driver.claims[2]?.workspace).toEqual({ kind: 'path', path: '/p' });
+  });
+
+  it('claims one of another class after ending the first, and counts them by class', async () => {
+    await registry.obtain(grantOf());
+    expect(registry.inUse).toEqual({ ready: ['default'], claiming: [], ending: [] });
+    const dense = registry.obtain(grantOf({ sandboxClass: 'dense' }));
+    expect(await registry.obtain(grantOf({ sandboxClass: 'dense' }))).toBe(await dense);
+    expect(driver.releases).toHaveLength(1);
+    expect(driver.claims.map(({ sandboxClass }) => sandboxClass)).toEqual([undefined, 'dense']);
+    expect(registry.inUse).toEqual({ ready: ['dense'], claiming: [], ending: [] });
+  });
+
+  it('claims none of a class that there is not', async () => {
+    const claim = registry.obtain(grantOf({ sandboxClass: 'huge' }));
+    await expect(claim).rejects.toMatchObject({ code: 'INVALID_ARGUMENT', reason: 'sandbox_class_unknown' });
+    expect(driver.claims).toEqual([]);
   });
 
   it('fences at the epoch named, and remembers it for a sandbox that does not run', async () => {

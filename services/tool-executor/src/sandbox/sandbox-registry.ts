@@ -1,8 +1,15 @@
 import type { RunGrant } from '@margay/contracts';
+import { InvalidArgumentError } from '@margay/errors';
 import { ATTRIBUTE, withSpan, type Logger } from '@margay/platform';
-import { SANDBOX_CLASS } from '../metrics';
 import type { Epoch } from '../driver/epoch';
-import type { ClaimPath, Isolation, Refusal, ReleaseOptions, SandboxDriver } from '../driver/sandbox-driver';
+import {
+  classOf,
+  type ClaimPath,
+  type Isolation,
+  type Refusal,
+  type ReleaseOptions,
+  type SandboxDriver,
+} from '../driver/sandbox-driver';
 import type { SandboxLedger } from '../driver/sandbox-ledger';
 import { UTILITY_IDLE_MS, utilityWorkspaceOf, workspaceKeyOf, type ClaimWorkspace } from '../driver/workspace-key';
 import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
@@ -14,6 +21,8 @@ import { Preparations } from './preparations';
 /** Who wants a sandbox, where, and since when: a run grant, or the same for work that belongs to no run. */
 export type SandboxWish = Pick<RunGrant, 'tenantId' | 'sessionId' | 'epoch' | 'storeGeneration'> & {
   workspace: ClaimWorkspace;
+  /** Absent: the usual one. */
+  sandboxClass?: string | undefined;
   /** Whose session it is, where that is known. */
   owner?: string | undefined;
 };
@@ -28,7 +37,7 @@ export interface Fence {
 
 /** Told of what happens to sandboxes, for metrics. */
 export interface SandboxObserver {
-  claimed(seconds: number, path: ClaimPath): void;
+  claimed(seconds: number, path: ClaimPath, className: string): void;
   claimFailed(error: unknown): void;
   lost(reason: string): void;
 }
@@ -48,14 +57,19 @@ export interface SandboxRegistryOptions {
   now?: () => number;
 }
 
+interface UnderWay<T> {
+  end: Promise<T>;
+  className: string;
+}
+
 const SHUTDOWN_GRACE_MS = 1_000;
 
 /** Which sandbox serves which session: claimed at the first call, ended when idle, claimed again when lost. */
 export class SandboxRegistry {
   private readonly live = new Map<string, LiveSandbox>();
-  private readonly claiming = new Map<string, Promise<LiveSandbox>>();
+  private readonly claiming = new Map<string, UnderWay<LiveSandbox>>();
   /** Ends under way; a claim for the same session waits for them. */
-  private readonly ending = new Map<string, Promise<void>>();
+  private readonly ending = new Map<string, UnderWay<void>>();
   private readonly now: () => number;
   private readonly claims: SandboxClaims;
   private readonly preparations: Preparations;
@@ -71,8 +85,14 @@ export class SandboxRegistry {
     });
   }
 
-  get counts(): Record<'ready' | 'claiming' | 'ending', number> {
-    return { ready: this.live.size, claiming: this.claiming.size, ending: this.ending.size };
+  /** The class of each sandbox, by what is done with it; that of one which only others have claimed is not known. */
+  get inUse(): Record<'ready' | 'claiming' | 'ending', string[]> {
+    const classesOf = (all: Map<string, { className: string }>) => [...all.values()].map(({ className }) => className);
+    return { ready: classesOf(this.live), claiming: classesOf(this.claiming), ending: classesOf(this.ending) };
+  }
+
+  get classes(): readonly string[] {
+    return this.options.driver.classes;
   }
 
   get isolation(): Isolation {
@@ -88,7 +108,8 @@ export class SandboxRegistry {
   private async claimed(grant: SandboxWish): Promise<LiveSandbox> {
     const { sessionId } = grant;
     const known = this.live.get(sessionId);
-    if (known && known.workspaceKey === keyOf(grant) && known.ref.tenantId === grant.tenantId) {
+    const isSame = known?.workspaceKey === keyOf(grant) && known.className === classOf(grant);
+    if (known && isSame && known.ref.tenantId === grant.tenantId) {
       const { ledger } = this.options;
       if ((known.activeCalls > 0 && !ledger.isShared) || (await ledger.isUsable(known.ref))) {
         await this.noteEpoch(grant);
@@ -96,9 +117,10 @@ export class SandboxRegistry {
       }
     }
     const running = this.claiming.get(sessionId);
-    if (running) return running;
+    if (running) return running.end;
+    this.requireClass(grant);
     const claim = this.observedClaim(grant, known).finally(() => this.claiming.delete(sessionId));
-    this.claiming.set(sessionId, claim);
+    this.claiming.set(sessionId, { end: claim, className: classOf(grant) });
     return claim;
   }
 
@@ -164,7 +186,7 @@ export class SandboxRegistry {
     const { generation } = await this.claims.highestEpoch(tenantId, sessionId);
     const epoch = { generation, epoch: fence.epoch };
     await this.options.ledger.raiseEpoch(tenantId, sessionId, epoch);
-    await this.claiming.get(sessionId)?.catch(() => undefined); // a failed claim has nothing to fence
+    await this.claiming.get(sessionId)?.end.catch(() => undefined); // a failed claim has nothing to fence
     const sandbox = await this.reach(tenantId, sessionId);
     if (!sandbox) return;
     const grant = await this.claims.adminToken(sandbox.ref, sandbox.connection.audience, epoch);
@@ -176,7 +198,7 @@ export class SandboxRegistry {
    * @param upToEpoch not if a later owner is known: it has claimed another one since, or will end what is out of place
    */
   async release(tenantId: string, sessionId: string, upToEpoch?: number): Promise<void> {
-    await this.claiming.get(sessionId)?.catch(() => undefined); // then there is nothing to end
+    await this.claiming.get(sessionId)?.end.catch(() => undefined); // then there is nothing to end
     if (upToEpoch !== undefined) {
       const { epoch } = await this.claims.highestEpoch(tenantId, sessionId);
       if (epoch > upToEpoch || this.claiming.has(sessionId)) return;
@@ -187,7 +209,7 @@ export class SandboxRegistry {
     if (sandbox) return this.end(sandbox, options);
     if (this.live.has(sessionId)) return;
     // One that ended before has left its files.
-    await this.ending.get(sessionId);
+    await this.ending.get(sessionId)?.end;
     const ref = await this.options.ledger.find(tenantId, sessionId);
     if (!ref) return;
     await this.options.driver.save(ref);
@@ -270,7 +292,7 @@ export class SandboxRegistry {
   async close(): Promise<void> {
     this.claims.close();
     await this.preparations.close();
-    await Promise.allSettled(this.claiming.values());
+    await Promise.allSettled([...this.claiming.values()].map(({ end }) => end));
     if (this.options.ledger.isShared) return [...this.live.keys()].forEach((sessionId) => this.drop(sessionId));
     await Promise.all(
       [...this.live.values()].map((sandbox) => this.end(sandbox, { reason: 'shutdown', forget: 'nothing' })),
@@ -282,11 +304,11 @@ export class SandboxRegistry {
     const attributes = {
       [ATTRIBUTE.conversation]: grant.sessionId,
       [ATTRIBUTE.tenant]: grant.tenantId,
-      [ATTRIBUTE.sandboxClass]: SANDBOX_CLASS,
+      [ATTRIBUTE.sandboxClass]: classOf(grant),
     };
     try {
       const { sandbox, path } = await withSpan('sandbox.claim', attributes, () => this.claim(grant, previous));
-      this.options.observer?.claimed((performance.now() - startedAt) / 1_000, path);
+      this.options.observer?.claimed((performance.now() - startedAt) / 1_000, path, classOf(grant));
       return sandbox;
     } catch (error) {
       this.options.observer?.claimFailed(error);
@@ -295,7 +317,7 @@ export class SandboxRegistry {
   }
 
   private async claim(grant: SandboxWish, previous: LiveSandbox | undefined): Promise<ClaimedSandbox> {
-    const { tenantId, sessionId, workspace } = grant;
+    const { tenantId, sessionId, workspace, sandboxClass } = grant;
     const { ledger, preparation } = this.options;
     // What replicas share is asked by the claim itself.
     const [isOurs] = await Promise.all([ledger.isShared || this.isCurrent(grant), preparation?.admit(grant)]);
@@ -303,11 +325,12 @@ export class SandboxRegistry {
     if (previous && this.isOutOfPlace(previous, grant))
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
     else if (previous) this.retire(previous);
-    await this.ending.get(sessionId);
+    await this.ending.get(sessionId)?.end;
     const startedAt = performance.now();
-    const claimed = await this.claims.open({ tenantId, sessionId, workspace, minimum: epochOf(grant) });
+    const claimed = await this.claims.open({ tenantId, sessionId, workspace, sandboxClass, minimum: epochOf(grant) });
     const { ref } = claimed.sandbox;
     claimed.sandbox.workspaceKey = keyOf(grant);
+    claimed.sandbox.className = classOf(grant);
     await this.noteEpoch(grant);
     this.live.set(sessionId, claimed.sandbox);
     this.options.onClaimed?.(claimed.sandbox);
@@ -316,17 +339,27 @@ export class SandboxRegistry {
     return claimed;
   }
 
-  /** Whether it runs on another workspace, or on a folder that has gone. One that others use may just have been lost. */
-  private isOutOfPlace({ workspaceKey }: LiveSandbox, grant: SandboxWish): boolean {
+  /** Whether it is of another workspace or class, or on a folder that has gone. One that others use may just have been lost. */
+  private isOutOfPlace({ workspaceKey, className }: LiveSandbox, grant: SandboxWish): boolean {
     if (workspaceKey === '') return false;
-    return !this.options.ledger.isShared || workspaceKey !== keyOf(grant);
+    return !this.options.ledger.isShared || workspaceKey !== keyOf(grant) || className !== classOf(grant);
+  }
+
+  /** Session asked before it accepted the run; the classes may have changed since. */
+  private requireClass(grant: SandboxWish): void {
+    const { classes } = this.options.driver;
+    if (classes.includes(classOf(grant))) return;
+    throw new InvalidArgumentError(
+      'sandbox_class_unknown',
+      `There is no sandbox class '${classOf(grant)}' here; there are: ${classes.join(', ')}. Nothing was run.`,
+    );
   }
 
   private end(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
     const { sessionId } = sandbox.ref;
     this.live.delete(sessionId);
     const end = this.shutDown(sandbox, options).finally(() => this.ending.delete(sessionId));
-    this.ending.set(sessionId, end);
+    this.ending.set(sessionId, { end, className: sandbox.className });
     return end;
   }
 

@@ -190,7 +190,9 @@ export class ClusterFixture {
       egress: 'none',
       warm: { min: warm, max: warm },
     };
-    writeFileSync(file, JSON.stringify({ default: kind }));
+    // Of these none waits.
+    const rare = { ...kind, storage: this.storage === 'volume' ? 'snapshot' : 'volume', warm: { min: 0, max: 0 } };
+    writeFileSync(file, JSON.stringify({ default: kind, dense: rare, strict: rare }));
     return file;
   }
 }
