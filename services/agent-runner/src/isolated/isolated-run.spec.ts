@@ -44,6 +44,7 @@ beforeEach(() => {
       start: () => child as unknown as ChildProcess,
       heapMb: 64,
       instance: 'spec',
+      stopGraceMs: 1_000,
       onEnded: (outcome) => outcomes.push(outcome),
     },
   );

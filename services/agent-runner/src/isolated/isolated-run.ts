@@ -11,13 +11,13 @@ export interface IsolatedRunPorts {
   start: () => ChildProcess;
   heapMb: number;
   instance: string;
+  /** A child that was told to stop and has not ended by then is ended. */
+  stopGraceMs: number;
   onEnded: (outcome: IsolatedOutcome) => void;
 }
 
 export type IsolatedOutcome = RunEnd['kind'] | 'died' | 'not_started';
 
-/** A child that was told to stop and has not ended by then is ended. */
-const STOP_GRACE_MS = 1_000;
 /** A child is ended when so many looks in a row saw no beat of it. */
 const LOOK_MS = 5_000;
 const SILENT_LOOKS_MAX = 6;
@@ -60,7 +60,7 @@ export class IsolatedRun implements DrivenRun {
     this.isStopped = true;
     if (!this.hasPlace) return this.waiting.abort();
     this.say({ kind: 'stop', cause });
-    this.graceTimer = setTimeout(() => this.child?.kill('SIGKILL'), STOP_GRACE_MS);
+    this.graceTimer = setTimeout(() => this.child?.kill('SIGKILL'), this.ports.stopGraceMs);
   }
 
   async drive(): Promise<RunEnd> {

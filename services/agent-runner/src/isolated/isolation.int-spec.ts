@@ -5,6 +5,8 @@ import { Isolation, type IsolationOptions } from './isolation';
 
 const ENTRY = join(__dirname, '../spec/lonely-child.cjs');
 const logger = createLogger({ level: 'off' });
+/** Time for a process to start and to listen, on a busy machine, too. */
+const PATIENT = { stopGraceMs: 60_000 };
 
 let outcomes: string[];
 let driven: DrivenRun[];
@@ -116,7 +118,7 @@ describe('a run whose process ends without a word', () => {
 
 describe('a run that is stopped', () => {
   it('hears why and says how it has left', async () => {
-    const { run, end } = play('waits');
+    const { run, end } = play('waits', isolation(PATIENT));
     run.stop('drained');
     run.stop('fenced');
     expect(await end).toEqual({ kind: 'lost', detail: 'stopped for drained' });
@@ -134,7 +136,7 @@ describe('a run that is stopped', () => {
 
 describe('places for processes', () => {
   it('are given in order, each until its process has ended', async () => {
-    const two = isolation({ places: 2 });
+    const two = isolation({ places: 2, ...PATIENT });
     const order: string[] = [];
     const [first, second] = [play('waits', two), play('waits', two)];
     const third = play('ends', two);
@@ -149,7 +151,7 @@ describe('places for processes', () => {
   });
 
   it('are not waited for by a run that is stopped, which starts nothing', async () => {
-    const one = isolation({ places: 1 });
+    const one = isolation({ places: 1, ...PATIENT });
     const first = play('waits', one);
     const second = play('exits', one);
     second.run.stop('drained');
