@@ -14,6 +14,7 @@ export const LOOP_RULES = {
   waitingNeedsOpen: '§2 a run is left waiting only while nothing it waits for is decided',
   decisionRequeues: '§2 a decision puts the run that waits for it back into the queue',
   poisonParks: '§2 a run that kills its owners is parked in the end',
+  startsAsSeen: '§2 a run that was looked at before a fence does not start',
   terminationIsFinal: '§2 nothing follows the end of a session',
 } satisfies Record<keyof LoopRules, string>;
 

@@ -1,5 +1,6 @@
 import type { EventInput } from '@margay/contracts';
 import type { BlobReference } from './blobs';
+import type { Head } from './head';
 import type { LogRecord, OpenRecord, RunOptions } from './record';
 
 interface Identified {
@@ -38,6 +39,12 @@ export interface RunRequest {
    * and on the trace. Absent: the whole command counts.
    */
   requestHash?: string;
+  /** Of the head that the request was looked at with; a run is refused as `changed` where it starts on another. */
+  seen?: {
+    binding: Head['binding'];
+    /** Absent: any. */
+    epoch?: number;
+  };
 }
 
 export interface AcceptCommand extends Identified {
@@ -65,6 +72,11 @@ export interface BindCommand extends Identified {
   binding: { project: string | null; cwd: string | null };
   /** What the `context` event says of it. */
   context: Record<string, unknown>;
+}
+
+/** Runs that were looked at with an earlier epoch do not start any more. Refused while one is active. */
+export interface FenceCommand extends Identified {
+  kind: 'fence';
 }
 
 export interface TerminateCommand extends Identified {
@@ -217,6 +229,7 @@ export type Command =
   | InterruptCommand
   | CancelCommand
   | BindCommand
+  | FenceCommand
   | TerminateCommand
   | AnswerCommand
   | ExpireCommand
@@ -241,7 +254,7 @@ export type RejectReason =
   | 'lost'
   /** The final commit came before all inbox items reached the model. */
   | 'inbox'
-  /** What a run wanted to wait for is decided, or messages came. */
+  /** What a run wanted to wait for is decided, or messages came; or what a new run was looked at with is no more so. */
   | 'changed'
   /** The question has its answer, or was declined. */
   | 'question_decided'

@@ -1,6 +1,6 @@
 import type { AnswerCommand, ExpireCommand, QuestionOutcome, RunRequest } from './command';
 import { startRun } from './decide-start';
-import { reject, type Accepted, type DecideRules, type DecidedEvent, type Decision } from './decision';
+import { isRejected, reject, type Accepted, type DecideRules, type DecidedEvent, type Decision } from './decision';
 import { UNANSWERED_MAX, type Head, type HeadQuestion, type HeadRun } from './head';
 import type { LogRecord } from './record';
 import { privateText, publicText, type SaidText } from './said-text';
@@ -53,9 +53,10 @@ export function answer(head: Head, command: AnswerCommand, ts: number, rules: De
   return answerLate({ ...head, ...unansweredWithout(head, callId) }, callId, { ...said, delivery: 'message' }, command.late, ts, rules); // prettier-ignore
 }
 
-function answerLate(head: Head, callId: string, said: Said, run: RunRequest, ts: number, rules: DecideRules): Accepted {
+function answerLate(head: Head, callId: string, said: Said, run: RunRequest, ts: number, rules: DecideRules): Decision {
   const events = [questionEvent(head, callId, 'answered', said)];
-  const then = head.run ? steer(head, head.run, run, rules) : startRun(head, run, ts + events.length);
+  const then = head.run ? steer(head, head.run, run, rules) : startRun(head, run, ts + events.length, rules);
+  if (isRejected(then)) return then;
   const runId = then.answer['run_id'] ?? head.run?.id ?? null;
   const told = { session_id: head.sessionId, delivery: 'message', run_id: runId };
   return { ...then, events: [...events, ...then.events], answer: told };

@@ -1,19 +1,20 @@
 import { isoMicros } from '@margay/contracts';
 import type { RecoverCommand } from './command';
 import { startRun } from './decide-start';
-import { reject, type Decision } from './decision';
+import { isRejected, reject, type DecideRules, type Decision } from './decision';
 import { CUTS_MAX, type Head } from './head';
 
 /**
  * A new run in place of the last one, or after it. A retry cuts the turn it repeats and all behind it: readers skip what
  * was cut, nothing is deleted.
  */
-export function recover(head: Head, command: RecoverCommand, ts: number): Decision {
+export function recover(head: Head, command: RecoverCommand, ts: number, rules: DecideRules): Decision {
   if (head.run) return reject('session_running', 'Session is already running.');
   if (head.runNo === 0) return reject('nothing_to_recover', 'The session has no turn to recover.');
   const { action, from, run } = command;
   if (action === 'continue' || !from) {
-    const started = startRun(head, run, ts + 1);
+    const started = startRun(head, run, ts + 1, rules);
+    if (isRejected(started)) return started;
     const event = { type: 'recovery' as const, payload: { action } };
     return { ...started, events: [{ event, runId: null }, ...started.events] };
   }
@@ -24,7 +25,8 @@ export function recover(head: Head, command: RecoverCommand, ts: number): Decisi
   const cuts = withCut(head.cuts, [from.seq, head.seq]);
   if (cuts.length > CUTS_MAX)
     return reject('cuts_exhausted', `The session has ${CUTS_MAX} retried ranges; fork it to go on retrying.`);
-  const started = startRun({ ...head, cuts, ...forgotten(head, from) }, run, ts + 1);
+  const started = startRun({ ...head, cuts, ...forgotten(head, from) }, run, ts + 1, rules);
+  if (isRejected(started)) return started;
   const cut = { from_ts: isoMicros(from.ts), to_ts: isoMicros(head.ts) };
   const event = { type: 'recovery' as const, payload: { action, cut } };
   return {

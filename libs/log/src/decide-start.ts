@@ -1,6 +1,6 @@
 import { isoMicros, type EventInput } from '@margay/contracts';
 import type { RunRequest } from './command';
-import type { Accepted } from './decision';
+import { reject, type Accepted, type DecideRules, type Decision } from './decision';
 import type { Head, HeadRun, LastRun } from './head';
 import { privateText, publicText } from './said-text';
 import { traceOf } from './trace';
@@ -8,7 +8,19 @@ import { traceOf } from './trace';
 const TITLE_MAX_CHARS = 120;
 
 /** A run is queued: the events that open it, and the head with it. @param ts time of the first of its events */
-export function startRun(head: Head, request: RunRequest, ts: number): Accepted {
+export function startRun(head: Head, request: RunRequest, ts: number, rules: DecideRules): Decision {
+  return isAsSeen(head, request) || !rules.startsAsSeen
+    ? started(head, request, ts)
+    : reject('changed', 'The session has moved on since the run was looked at: ask again.');
+}
+
+function isAsSeen({ binding, epoch }: Head, { seen }: RunRequest): boolean {
+  if (!seen) return true;
+  const isSameBinding = seen.binding.project === binding.project && seen.binding.cwd === binding.cwd;
+  return isSameBinding && (seen.epoch === undefined || seen.epoch === epoch);
+}
+
+function started(head: Head, request: RunRequest, ts: number): Accepted {
   const no = head.runNo + 1;
   const runId = `${head.sessionId}:r${no}`;
   const unbound = head.binding.project === null && head.binding.cwd === null;

@@ -1,5 +1,5 @@
 import { acceptCommand, createCommand, messageCommand } from '@margay/testing';
-import type { Command, Completion, RejectReason } from './command';
+import type { Command, Completion, RejectReason, RunRequest } from './command';
 import { decide } from './decide';
 import { INTERRUPT_TEXT } from './decide-inbox';
 import { ALL_DECIDE_RULES, isRejected, type Accepted } from './decision';
@@ -102,6 +102,25 @@ describe('decide', () => {
   it.each(cells)('answers $command.kind on a head that is $on: $outcome', ({ command, outcome, on }) => {
     const decision = decide(HEADS[on], command, TS);
     expect(isRejected(decision) ? decision.reject.reason : 'ok').toBe(outcome);
+  });
+
+  it('starts no run that was looked at before a fence, or in another project', () => {
+    const idle = after(create);
+    const fenced = accepted(idle, { kind: 'fence', commitId: 'fence' });
+    expect(fenced).toMatchObject({ head: { epoch: idle.epoch + 1 }, events: [], records: [] });
+    const { binding, epoch } = idle;
+    const start = (seen: RunRequest['seen'], head = fenced.head) => decide(head, acceptCommand('a', { seen }), TS);
+    const changed = { reject: { reason: 'changed' } };
+    expect(start({ binding, epoch })).toMatchObject(changed);
+    expect(start({ binding: { project: 'p', cwd: null } })).toMatchObject(changed);
+    expect(start({ binding })).toMatchObject({ head: { runNo: 1 } });
+    expect(start({ binding, epoch }, idle)).toMatchObject({ head: { runNo: 1 } });
+    const late = { ...messageCommand('b', { seen: { binding, epoch } }) };
+    expect(decide(fenced.head, late, TS)).toMatchObject(changed);
+    expect(decide(after(create, accept), late, TS)).toMatchObject({ answer: { steered: true } });
+    expect(decide(after(create, accept), { kind: 'fence', commitId: 'fence' }, TS)).toMatchObject({
+      reject: { reason: 'session_running' },
+    });
   });
 
   it('changes no head it is given', () => {

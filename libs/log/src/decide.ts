@@ -57,15 +57,17 @@ function decideKind(head: Head, command: Command, ts: number, rules: DecideRules
   if (head.terminated && rules.terminationIsFinal) return terminated(command);
   switch (command.kind) {
     case 'accept':
-      return accept(head, command, ts);
+      return accept(head, command, ts, rules);
     case 'message':
-      return head.run ? steer(head, head.run, command.run, rules) : startRun(head, command.run, ts);
+      return head.run ? steer(head, head.run, command.run, rules) : startRun(head, command.run, ts, rules);
     case 'interrupt':
       return head.run ? interrupt(head, head.run, rules) : noActiveRun(head, command);
     case 'cancel':
       return cancel(head, command);
     case 'bind':
       return bind(head, command);
+    case 'fence':
+      return fence(head);
     case 'terminate':
       return terminate(head, command, ts);
     case 'answer':
@@ -73,7 +75,7 @@ function decideKind(head: Head, command: Command, ts: number, rules: DecideRules
     case 'expire':
       return expire(head, command, ts, rules);
     case 'recover':
-      return recover(head, command, ts);
+      return recover(head, command, ts, rules);
     case 'claim':
       return claim(head, command);
     case 'takeover':
@@ -126,9 +128,14 @@ function create(head: Head, command: CreateCommand, ts: number): Decision {
   };
 }
 
-function accept(head: Head, command: AcceptCommand, ts: number): Decision {
+function accept(head: Head, command: AcceptCommand, ts: number, rules: DecideRules): Decision {
   if (head.run) return reject('session_running', 'Session is already running.');
-  return startRun(head, command.run, ts);
+  return startRun(head, command.run, ts, rules);
+}
+
+function fence(head: Head): Decision {
+  if (head.run) return reject('session_running', 'Session is already running.');
+  return { head: { ...head, epoch: head.epoch + 1 }, events: [], records: [], answer: { session_id: head.sessionId } };
 }
 
 function noActiveRun(head: Head, command: InterruptCommand | CancelCommand): Decision {

@@ -32,6 +32,8 @@ export interface DecideRules {
   decisionRequeues: boolean;
   /** A run that kills its owners is parked in the end. */
   poisonParks: boolean;
+  /** A run starts only on the head that it was looked at with, as far as it asks for that. */
+  startsAsSeen: boolean;
   /** Nothing follows the end of a session. */
   terminationIsFinal: boolean;
   /** Times rise within a session whatever the clocks say. */
@@ -44,6 +46,7 @@ export const ALL_DECIDE_RULES: DecideRules = {
   waitingNeedsOpen: true,
   decisionRequeues: true,
   poisonParks: true,
+  startsAsSeen: true,
   terminationIsFinal: true,
   timesRise: true,
 };

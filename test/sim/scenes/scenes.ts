@@ -172,6 +172,30 @@ export const callArrivesLate: Scene = async (stage) => {
   for (const runner of cast.runners) runner.continue();
 };
 
+/**
+ * A run was looked at with a head, and lies at a replica that stands still. Meanwhile somebody fences the session, to take
+ * away where the run would work; it must not start behind that.
+ */
+export const fencedBeforeStart: Scene = async (stage) => {
+  const { world, cast, sessionId } = stage;
+  const [late, other] = cast.replicas as [Replica, Replica];
+  const head = world.store.headOf(sessionId);
+  if (!head || head.run) return;
+  const { binding, epoch, runNo } = head;
+  const run = { ...question('late question'), seen: { binding, epoch } };
+  late.pause();
+  void cast.clients.rpc(sessionId, { kind: 'accept', commitId: 'late', run }, late);
+  const fence = ask(other, sessionId, { kind: 'fence', commitId: 'fence' });
+  const unmet = await until(world, ANSWER_MS, () => (fence.result ? undefined : 'no fence'), 20);
+  if (unmet !== undefined) world.fail('unanswered', `${other.name} fences no session`);
+  late.continue();
+  await stage.pass(ANSWER_MS);
+  const isFenced =
+    fence.result !== undefined && fence.result !== 'unanswered' && 'ok' in fence.result && fence.result.ok;
+  if (isFenced && (world.store.headOf(sessionId)?.runNo ?? 0) > runNo)
+    world.fail('started behind a fence', `${sessionId} r${runNo + 1}`);
+};
+
 /** No command is stuck in a replica's loop. */
 export async function answers(stage: Stage, replica: Replica): Promise<void> {
   const sessionId = stage.sessionId || (stage.world.sessionIds[0] as string);
@@ -197,4 +221,5 @@ export const SCENES: readonly Scene[] = [
   mailOutlivesRunner,
   finishHasCopy,
   callArrivesLate,
+  fencedBeforeStart,
 ];

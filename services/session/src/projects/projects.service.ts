@@ -34,7 +34,7 @@ type ProjectsConfig = Pick<SessionConfig, 'MARGAY_PROJECTS' | 'MARGAY_ALLOW_EXTE
 
 export interface ProjectsPorts {
   managed: Pick<ManagedProjects, 'find' | 'list' | 'classOf'>;
-  worktrees: Pick<WorktreeRepository, 'find' | 'list'>;
+  worktrees: Pick<WorktreeRepository, 'find' | 'list' | 'enter'>;
   repositories: Pick<Repositories, 'of'>;
 }
 
@@ -99,9 +99,22 @@ export class ProjectsService {
     return meantBy(named, await this.named(tenantId, await this.ports.managed.list(tenantId)))?.project;
   }
 
-  workspaceOf({ project, cwd }: Binding): RunGrant['workspace'] {
-    const worktree = cwd === null && project !== null ? parseWorktreeId(project) : undefined;
-    if (worktree && !Object.hasOwn(this.config.MARGAY_PROJECTS, project ?? '')) {
+  /**
+   * A session is about to start a run there: who removes a worktree asks the logs of all that were.
+   * @returns whether it can be removed
+   * @throws InvalidArgumentError `unknown_project` where it is being removed
+   */
+  async enter(tenantId: string, sessionId: string, binding: Binding): Promise<boolean> {
+    const { project } = binding;
+    if (project === null || !this.worktreeOf(binding)) return false;
+    if (await this.ports.worktrees.enter(tenantId, project, sessionId)) return true;
+    throw new InvalidArgumentError('unknown_project', this.unknownProject(project));
+  }
+
+  workspaceOf(binding: Binding): RunGrant['workspace'] {
+    const { project, cwd } = binding;
+    const worktree = this.worktreeOf(binding);
+    if (worktree) {
       const of = this.workspaceOf({ project: worktree.parent, cwd: null });
       if (of.kind === 'project' || of.kind === 'path') return { kind: 'worktree', of, slug: worktree.slug };
     }
@@ -149,6 +162,11 @@ export class ProjectsService {
       ...(found?.remote ? { repo: `${found.remote.owner}/${found.remote.name}` } : {}),
       ...(branch === '' ? {} : { branch }),
     };
+  }
+
+  private worktreeOf({ project, cwd }: Binding): WorktreeName | undefined {
+    if (project === null || cwd !== null || Object.hasOwn(this.config.MARGAY_PROJECTS, project)) return undefined;
+    return parseWorktreeId(project);
   }
 
   private async named(tenantId: string, managed: readonly ManagedProject[]): Promise<Named[]> {

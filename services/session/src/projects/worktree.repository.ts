@@ -17,6 +17,8 @@ export interface WorktreeRow {
   createdAt: Date;
   /** From then on somebody looks whether it is still wanted: its last session may have ended, or who made it. */
   checkAt?: Date;
+  /** Those that were about to start a run here. */
+  sessions?: string[];
   rev: number;
 }
 
@@ -70,6 +72,12 @@ export class WorktreeRepository {
       ...(checkAt ? {} : { $unset: { checkAt: true as const } }),
     };
     return (await this.rows.findOneAndUpdate({ _id, tenantId, rev }, change, { returnDocument: 'after' })) ?? undefined;
+  }
+
+  /** A session is about to start a run here. @returns false where it is not live */
+  async enter(tenantId: string, worktreeId: string, sessionId: string): Promise<boolean> {
+    const live = { _id: keyOf(tenantId, worktreeId), tenantId, state: 'live' as const };
+    return (await this.rows.updateOne(live, { $addToSet: { sessions: sessionId } })).matchedCount === 1;
   }
 
   /** A session of it has ended. Idempotent. */

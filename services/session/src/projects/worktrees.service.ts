@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   isoMicros,
   type executorPb,
@@ -32,7 +33,7 @@ type Executor = Pick<
 export interface WorktreesPorts {
   worktrees: WorktreeRepository;
   sessions: Pick<SessionRepository, 'boundTo'>;
-  log: Pick<SessionLog, 'confirmedTip'>;
+  log: Pick<SessionLog, 'confirmedTip' | 'submit'>;
   projects: ProjectsService;
   executor: Executor;
 }
@@ -109,13 +110,13 @@ export class WorktreesService {
       throw new InvalidArgumentError('foreign_worktree', `'${worktreeId.slice(0, 64)}' is no worktree of this project`);
     const row = await this.ports.worktrees.find(tenantId, worktreeId);
     if (!row) return { alreadyAbsent: true };
-    if (!force && (await this.isUsed(row, ({ run }) => run !== null)))
-      throw new FailedPreconditionError(
-        'worktree_busy',
-        `a run is active in ${worktreeId}; stop it first, or force it.`,
-      );
+    if (!force && (await this.isUsed(row, (head) => worksIn(head, row)))) throw busy(worktreeId);
     const leaving = await this.ports.worktrees.change(row, 'removing', later(AGAIN_MS));
     if (!leaving) throw new AbortedError('worktree_exists', `${worktreeId} is being changed; ask again in a moment.`);
+    if ((await this.isEnteredYet(leaving)) && !force) {
+      await this.ports.worktrees.change(leaving, 'live', undefined);
+      throw busy(worktreeId);
+    }
     await this.remove(leaving, force);
     return { alreadyAbsent: false };
   }
@@ -152,7 +153,7 @@ export class WorktreesService {
     const leaving = await this.ports.worktrees.change(row, 'removing', later(AGAIN_MS));
     if (!leaving) return false;
     // From here on no session is bound to it; one may have been a moment ago.
-    if (await this.isUsed(leaving, isAlive)) {
+    if ((await this.isUsed(leaving, isAlive)) || (await this.isEnteredYet(leaving))) {
       await this.ports.worktrees.change(leaving, 'live', undefined);
       return false;
     }
@@ -167,10 +168,26 @@ export class WorktreesService {
   }
 
   /** Asks the logs: rows tell of a run that was accepted a moment ago only when its effects are applied. */
-  private async isUsed({ tenantId, worktreeId }: WorktreeRow, isUse: (head: Head) => boolean): Promise<boolean> {
-    for (const sessionId of await this.ports.sessions.boundTo(tenantId, worktreeId))
+  private async isUsed(row: WorktreeRow, isUse: (head: Head) => boolean): Promise<boolean> {
+    for (const sessionId of await this.sessionsOf(row))
       if (isUse((await this.ports.log.confirmedTip(sessionId)).head)) return true;
     return false;
+  }
+
+  /**
+   * Whether a run came to be active there before nobody could enter any more. Who had entered, and has not started his
+   * run yet, starts none: each log has either the run before the fence, or refuses it behind.
+   */
+  private async isEnteredYet(leaving: WorktreeRow): Promise<boolean> {
+    for (const sessionId of await this.sessionsOf(leaving)) {
+      const outcome = await this.ports.log.submit(sessionId, { kind: 'fence', commitId: `fence:${randomUUID()}` });
+      if (!outcome.ok && worksIn(outcome.head, leaving)) return true;
+    }
+    return false;
+  }
+
+  private async sessionsOf({ tenantId, worktreeId, sessions = [] }: WorktreeRow): Promise<Set<string>> {
+    return new Set([...sessions, ...(await this.ports.sessions.boundTo(tenantId, worktreeId))]);
   }
 
   private async make(row: WorktreeRow, base: string): Promise<executorPb.AddWorktreeResponse> {
@@ -226,6 +243,15 @@ export class WorktreesService {
       head: found.head,
     };
   }
+}
+
+/** Whether a run of the session is active there. */
+function worksIn({ run, binding }: Head, { worktreeId }: WorktreeRow): boolean {
+  return run !== null && (run.binding ?? binding).project === worktreeId;
+}
+
+function busy(worktreeId: string): Error {
+  return new FailedPreconditionError('worktree_busy', `a run is active in ${worktreeId}; stop it first, or force it.`);
 }
 
 function notFound(named: string): Error {

@@ -53,6 +53,8 @@ export async function runRequest(
     stepBudget: ports.stepBudget,
     engineVersion: ENGINE_VERSION,
   };
+  const isRemovable = await ports.projects.enter(head.tenantId, head.sessionId, binding);
+  const seen = { binding: head.binding, ...(isRemovable ? { epoch: head.epoch } : {}) };
   const traceparent = currentTraceparent();
   const isolation = ports.isolation.unusual;
   return {
@@ -71,6 +73,7 @@ export async function runRequest(
     pool: ports.pools.of(head.tenantId),
     options,
     requestHash: requestHash(wanted),
+    seen,
     ...(sandboxClass === USUAL_SANDBOX_CLASS ? {} : { sandboxClass }),
     ...(isolation === undefined ? {} : { isolation }),
     ...(traceparent === undefined ? {} : { traceparent }),

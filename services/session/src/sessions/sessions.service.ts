@@ -31,6 +31,8 @@ import type { TagRepository } from './tag.repository';
 
 /** A cancel waits so long for its sandbox to be fenced before it is answered. */
 const FENCE_WAIT_MS = 1_000;
+/** A run is looked at so often where its session moves on each time. */
+const START_ATTEMPTS = 5;
 
 export interface SessionsPorts extends RunRequestPorts {
   log: SessionLog;
@@ -61,13 +63,8 @@ export class SessionsService {
   async accept(principal: Principal, request: sessionsPb.AcceptRunRequest): Promise<sessionsPb.AcceptRunResponse> {
     const { sessionId, idempotencyKey } = request;
     const head = await this.drivenHead(principal, sessionId);
-    const run = await this.wantedRun(principal, head, request, 'accept');
     const commitId = commitIdOf(principal, sessionId, 'query', idempotencyKey);
-    const { log } = this.ports;
-    const outcome = await log.commit(
-      sessionId,
-      await log.fit(sessionId, head.tenantId, { kind: 'accept', commitId, run }),
-    );
+    const outcome = await this.started(principal, head, request, { kind: 'accept', commitId });
     await faultPoint('session.before-accepted', () => `${sessionId} ${request.text}`);
     if (outcome.replayed) void this.ports.effects.redo(sessionId, outcome.c);
     return { runId: String(outcome.answer['run_id']), replayed: isReplay(outcome, commitId) };
@@ -77,13 +74,8 @@ export class SessionsService {
     const { sessionId, idempotencyKey } = request;
     const head = await this.drivenHead(principal, sessionId);
     const wanted = { ...request, mode: '', project: '', cwd: '', contextJson: '', attachmentsJson: '' };
-    const run = await this.wantedRun(principal, head, wanted, 'message');
     const commitId = commitIdOf(principal, sessionId, 'message', idempotencyKey);
-    const { log } = this.ports;
-    const outcome = await log.commit(
-      sessionId,
-      await log.fit(sessionId, head.tenantId, { kind: 'message', commitId, run }),
-    );
+    const outcome = await this.started(principal, head, wanted, { kind: 'message', commitId });
     if (outcome.replayed) void this.ports.effects.redo(sessionId, outcome.c);
     const { steered, run_id: runId } = outcome.answer;
     return {
@@ -146,6 +138,24 @@ export class SessionsService {
     requireAccess(principal, head);
     requireDriver(principal, 'sessions.interact');
     return head;
+  }
+
+  /** Commits the run that a request means; looked at anew where the session has moved on meanwhile. */
+  private async started(
+    principal: Principal,
+    head: Head,
+    wanted: WantedRun,
+    command: { kind: 'accept' | 'message'; commitId: string },
+  ): Promise<CommitOutcome & { ok: true }> {
+    const { log } = this.ports;
+    const { sessionId, tenantId } = head;
+    for (let attempt = 1, seen = head; ; attempt += 1) {
+      const run = await this.wantedRun(principal, seen, wanted, command.kind);
+      const outcome = await log.submit(sessionId, await log.fit(sessionId, tenantId, { ...command, run }));
+      if (outcome.ok) return outcome;
+      if (outcome.rejection.reason !== 'changed' || attempt === START_ATTEMPTS) throw rejectionError(outcome.rejection);
+      seen = outcome.head;
+    }
   }
 
   /**

@@ -2,9 +2,10 @@ import type { Principal, StoredEvent } from '@margay/contracts';
 import { MemoryBlobStore, MemoryCommitStore, type Command, type Head } from '@margay/log';
 import { createLogger } from '@margay/platform';
 import { SessionLog } from '../commits/session-log';
+import type { SessionConfig } from '../config';
 import { RunnerPools } from '../dispatch/runner-pools';
 import { ModelsService } from '../projects/models.service';
-import { ProjectsService } from '../projects/projects.service';
+import { ProjectsService, type ProjectsPorts } from '../projects/projects.service';
 import type { RunRequestPorts } from '../sessions/run-request';
 
 const logger = createLogger({ service: 'spec', level: 'off' });
@@ -17,22 +18,31 @@ export class MemorySession {
   readonly owner: Principal = { v: 1, iss: 'gateway', tenantId: 'tenant', principal: 'user', role: 'member', scopes: null }; // prettier-ignore
   readonly store = new MemoryCommitStore();
   readonly log = new SessionLog(this.store, new MemoryBlobStore(), observer, logger);
+  projects: SessionConfig['MARGAY_PROJECTS'] = {};
+  /** Whenever a run was looked at. */
+  classed = (): Promise<void> => Promise.resolve();
+  worktrees: ProjectsPorts['worktrees'] = {
+    find: () => Promise.resolve(undefined),
+    list: () => Promise.resolve([]),
+    enter: () => Promise.resolve(false),
+  };
   /** Model of runs that name none; undefined: none can be started. */
   model: string | undefined = 'model';
 
   get runPorts(): RunRequestPorts {
     const { model } = this;
     const models = new ModelsService({ MARGAY_MODEL: model, OPENAI_BASE_URL: undefined, OPENAI_API_KEY: undefined }, logger); // prettier-ignore
-    const projects = new ProjectsService({ MARGAY_PROJECTS: {}, MARGAY_ALLOW_EXTERNAL_CWD: false } as never, {
+    const config = { MARGAY_PROJECTS: this.projects, MARGAY_ALLOW_EXTERNAL_CWD: false };
+    const projects = new ProjectsService(config, {
       managed: {
         find: () => Promise.resolve(undefined),
         list: () => Promise.resolve([]),
         classOf: () => Promise.resolve(undefined),
       },
-      worktrees: { find: () => Promise.resolve(undefined), list: () => Promise.resolve([]) },
+      worktrees: this.worktrees,
       repositories: { of: () => Promise.resolve(new Map()) },
     });
-    const classes = { of: () => Promise.resolve('default') };
+    const classes = { of: () => this.classed().then(() => 'default') };
     return {
       models,
       projects,
