@@ -103,7 +103,7 @@ function clientOf(address: string, keys: KeyRing): GrpcClient<typeof sessionsPb.
 const ask = (client: GrpcClient<typeof sessionsPb.SessionsDefinition>, service = 'gateway') =>
   client.interruptRun(
     { sessionId: 's', idempotencyKey: '' },
-    { principal: systemPrincipal(service, 'acme'), timeoutMs: 3_000 },
+    { principal: systemPrincipal(service, 'acme'), timeoutMs: 60_000 },
   );
 
 describe('encrypted calls', () => {
@@ -184,7 +184,7 @@ describe('encrypted calls', () => {
     await expect(ask(clientOf(address, await keysOf('gateway', tls)))).rejects.toMatchObject({ code: 'UNAVAILABLE' });
     const executor = grpcClient(executorPb.ExecutorDefinition, address, { keys: await keysOf('gateway', tls), logger });
     closers.push(() => executor.close());
-    await expect(executor.listTools({}, { timeoutMs: 3_000 })).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    await expect(executor.listTools({}, { timeoutMs: 60_000 })).rejects.toMatchObject({ code: 'UNAVAILABLE' });
   });
 
   it('are not encrypted over a Unix socket', async () => {
