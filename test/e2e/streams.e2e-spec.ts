@@ -7,7 +7,7 @@ import { seqOf, StreamClient, type Block } from './streams/stream-client';
 
 jest.setTimeout(isLong ? 45 * 60_000 : 240_000);
 
-const DRAIN_SECONDS = 3;
+const DRAIN_SECONDS = 6;
 const GATEWAYS = ['gateway', 'gateway-2'];
 const margay = new PlatformHarness({
   mode: 'split',
@@ -42,15 +42,14 @@ async function stored(sessionId: string): Promise<string[]> {
 }
 
 /** Kills one gateway after the other, as long as a test goes on; there is always one that answers. */
-async function killGateways(isOver: () => boolean): Promise<number> {
-  let kills = 0;
-  for (; !isOver(); kills += 1) {
+async function killGateways(isOver: () => boolean, onKill: () => void = () => undefined): Promise<void> {
+  for (let kills = 0; !isOver(); kills += 1) {
+    onKill();
     const name = GATEWAYS[kills % 2] as string;
     await margay.platform.get(name).kill('SIGKILL');
     await margay.platform.restart(name);
     await sleep(200);
   }
-  return kills;
 }
 
 /** Connections one after the other, to any gateway, each cut after so long, until a connection says that it is enough. */
@@ -65,19 +64,25 @@ async function readOn(options: {
   isOver: () => boolean;
 }): Promise<void> {
   const { random } = options;
+  let { lifeMs } = options;
   while (!options.isOver()) {
     const url = margay.platform.gatewayUrls[Math.floor(random() * 2)] + options.path();
     const more = options.headers?.() ?? {};
+    let isNew = false;
+    const onBlock = (block: Block) => {
+      isNew ||= seqOf(block.data) !== undefined;
+      options.onBlock(block);
+    };
     // Nobody listens while it is down.
-    const client = await StreamClient.open({ url, headers: { ...headers, ...more }, onBlock: options.onBlock }).catch(
-      () => undefined,
-    );
+    const client = await StreamClient.open({ url, headers: { ...headers, ...more }, onBlock }).catch(() => undefined);
     if (!client) {
       await sleep(20);
       continue;
     }
-    await Promise.race([client.done, sleep(random() * options.lifeMs)]);
+    await Promise.race([client.done, sleep(random() * lifeMs)]);
     client.cut();
+    // One that is cut before it has brought anything says nothing: on a busy machine they have to live longer.
+    lifeMs = isNew ? options.lifeMs : lifeMs * 1.5;
     options.onCut?.();
   }
 }
@@ -109,8 +114,12 @@ it('pain 11: a client cut a hundred times while gateways are killed has the stor
     onBlock: ({ data }) => void (seqOf(data) !== undefined && data !== byTime.at(-1) && byTime.push(data)),
     isOver: () => isWhole(byTime),
   });
-  const kills = killGateways(() => isWritten);
-  for (let n = 0; cuts < (isLong ? 1_000 : 100); n += 1) {
+  let killed = 0;
+  const kills = killGateways(
+    () => isWritten,
+    () => (killed += 1),
+  );
+  for (let n = 0; cuts < (isLong ? 1_000 : 100) || killed < 2; n += 1) {
     await run.write(note(`${n}`), note('x'.repeat(Math.floor(random() * 2_000))));
     run.delta('fragment', n);
     await sleep(random() * 20);
@@ -121,7 +130,6 @@ it('pain 11: a client cut a hundred times while gateways are killed has the stor
   const log = await stored(run.sessionId);
   expect(byNumber).toEqual(log);
   expect(byTime).toEqual(log);
-  expect(await kills).toBeGreaterThan(1);
 });
 
 it('one stream of a hundred sessions, through cuts and kills of gateways, has each log byte for byte', async () => {
@@ -168,7 +176,7 @@ it('streams of a gateway that ends close one after the other, and go on at anoth
   await margay.platform.get('gateway-2').kill('SIGTERM');
   await Promise.all(clients.map(({ done }) => done));
   const endedMs = clients.map(({ endedAtMs }) => endedAtMs);
-  expect(Math.max(...endedMs) - Math.min(...endedMs)).toBeGreaterThan(DRAIN_SECONDS * 500);
+  expect(Math.max(...endedMs) - Math.min(...endedMs)).toBeGreaterThan(DRAIN_SECONDS * 250);
   for (const { ended, text } of clients) expect([ended, text.includes('stream_end')]).toEqual(['clean', false]);
   const rest: string[] = [];
   const resumed = await StreamClient.open({
