@@ -115,6 +115,19 @@ describe('rights', () => {
     expect(find(objects, 'RoleBinding', 'margay-tool-executor').subjects).toEqual([{ kind: 'ServiceAccount', name: 'margay-tool-executor', namespace: 'agents' }]); // prettier-ignore
   });
 
+  it('in the cluster, where cordons are watched: to see nodes', () => {
+    const objects = render({ ...EVALUATION, sandbox: { watchNodes: true } });
+    const { metadata, rules } = find(objects, 'ClusterRole', 'agents-margay-nodes');
+    expect(metadata.namespace).toBeUndefined();
+    expect(rules).toEqual([{ apiGroups: [''], resources: ['nodes'], verbs: ['get', 'list', 'watch'] }]);
+    const { roleRef, subjects } = find(objects, 'ClusterRoleBinding', 'agents-margay-nodes');
+    expect(roleRef).toMatchObject({ kind: 'ClusterRole', name: 'agents-margay-nodes' });
+    expect(subjects).toEqual([{ kind: 'ServiceAccount', name: 'margay-tool-executor', namespace: 'agents' }]);
+    expect(ofKind(objects, 'ClusterRole')).toHaveLength(1);
+    const { env } = find(objects, 'Deployment', 'margay-tool-executor').spec.template.spec.containers[0];
+    expect(env).toContainEqual({ name: 'MARGAY_WATCH_NODES', value: 'true' });
+  });
+
   it('go to control in mode combined', () => {
     const objects = render({ ...EVALUATION, mode: 'combined' });
     expect(find(objects, 'RoleBinding', 'margay-tool-executor').subjects[0].name).toBe('margay-control');

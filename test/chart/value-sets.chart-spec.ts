@@ -60,7 +60,8 @@ describe('every value set', () => {
           'helm.sh/chart': 'margay-0.1.0',
         },
       });
-      if (kind !== 'Namespace') expect(metadata.namespace).toMatch(/^(agents|margay-workspaces|team-(sandboxes|a|b))$/);
+      if (!/^(Namespace|ClusterRole|ClusterRoleBinding)$/.test(kind))
+        expect(metadata.namespace).toMatch(/^(agents|margay-workspaces|team-(sandboxes|a|b))$/);
     }
   });
 

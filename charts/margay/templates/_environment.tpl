@@ -145,10 +145,10 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- if $tenantsOf }}
 - { name: MARGAY_WORKSPACES_EXTRA_NAMESPACES, value: {{ $tenantsOf | toJson | quote }} }
 {{- end }}
-- { name: MARGAY_INSTALL_ID, value: {{ include "margay.install" $ }} }
 {{- if $.Values.tenancy.multiTenant }}
 - { name: MARGAY_MULTI_TENANT, value: 'true' }
 {{- end }}
+- { name: MARGAY_INSTALL_ID, value: {{ include "margay.install" $ }} }
 - { name: MARGAY_SANDBOX_IMAGE, value: {{ include "margay.imageOf" (dict "root" $ "image" .image) }} }
 - { name: MARGAY_SANDBOX_PULL_POLICY, value: {{ $.Values.image.pullPolicy }} }
 {{- with .image.pullSecrets | default $.Values.image.pullSecrets }}
@@ -159,6 +159,9 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_EGRESS_CA_FILE, value: /margay/egress-ca/ca.pem }
 {{- end }}
 - { name: MARGAY_SANDBOX_IDLE_STOP_SECONDS, value: {{ .idleSeconds | int64 | quote }} }
+{{- if .watchNodes }}
+- { name: MARGAY_WATCH_NODES, value: 'true' }
+{{- end }}
 - { name: MARGAY_SANDBOX_TENANT_MAX, value: {{ .tenantMax | int64 | quote }} }
 {{- if .classes }}
 - { name: MARGAY_SANDBOX_CLASSES_FILE, value: /margay/classes/classes.yaml }

@@ -35,6 +35,10 @@ const KubernetesSettings = {
     .describe('true: no second tenant before network policies are known to be enforced'),
   KUBERNETES_SERVICE_HOST: z.string().optional().describe('set by Kubernetes'),
   KUBERNETES_SERVICE_PORT: z.string().default('443').describe('set by Kubernetes'),
+  MARGAY_WATCH_NODES: z
+    .stringbool()
+    .default(false)
+    .describe('true: cordoned nodes are emptied of sandboxes; needs the right to see nodes'),
   MARGAY_EGRESS_ADDRESS: z.string().regex(/:\d+$/).optional().describe('host:port of the egress proxy for sandboxes'),
   MARGAY_INSTALL_ID: z.string().default('margay').describe('tells sandboxes of installations apart, a label value'),
   MARGAY_SANDBOX_IMAGE: z.string().optional().describe('image of sandboxes'),

@@ -7,6 +7,7 @@ import type {
   V1PersistentVolumeClaim,
   V1Pod,
 } from '@kubernetes/client-node';
+import { NodeWatch } from './node-watch';
 import { PodCache, type Informer } from './pod-cache';
 import { isCode, kubernetesError } from './kubernetes-errors';
 
@@ -128,6 +129,12 @@ export class KubernetesApi {
       return this.library.makeInformer(this.config, `/api/v1/namespaces/${namespace}/pods`, list, labelSelector);
     };
     return new PodCache(new Map(namespaces.map((namespace) => [namespace, informerOf(namespace)])));
+  }
+
+  /** Nodes as they are now and as they change; needs rights of its own. Not started. */
+  watchNodes(onFailure: (error: unknown) => void): NodeWatch {
+    const informer = this.library.makeInformer(this.config, '/api/v1/nodes', () => this.core.listNode());
+    return new NodeWatch(informer, onFailure);
   }
 
   private async write<T>(

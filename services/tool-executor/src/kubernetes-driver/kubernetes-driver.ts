@@ -101,11 +101,11 @@ export class KubernetesDriver extends SandboxDriver {
   async claim(request: ClaimRequest): Promise<Claim> {
     const { tenantId, sessionId, minimum, workspace } = request;
     if (workspace.kind === 'path') throw externalPath();
+    await this.context.gate?.admit(tenantId, this.context.settings.namespaceOf(tenantId));
     const ids = WorkspacePlaces.idsOf(request);
     const find = () => this.context.sandboxes.findByClaimKey(claimKeyOf(sessionId, classOf(request)));
     const ahead = this.lookAhead(request);
     const [highest, first] = await Promise.all([this.ledger.raise(tenantId, sessionId, minimum), find()]);
-    await this.context.gate?.admit(tenantId, this.context.settings.namespaceOf(tenantId));
     if (isLowerEpoch(minimum, highest)) throw staleEpoch();
     for (let left = LOOKS, row = first; left > 0; left -= 1, row = await find()) {
       const isFirst = left === LOOKS;

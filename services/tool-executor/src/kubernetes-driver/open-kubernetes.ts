@@ -14,6 +14,8 @@ import type { SandboxGrants } from '../sandbox/sandbox-grants';
 import type { ServiceStore } from '../store/service-store';
 import { readClasses } from './classes';
 import { Collection } from './collection';
+import { Cordons } from './cordons';
+import type { Endings } from './endings';
 import { EpochRepository } from './epoch.repository';
 import { KubernetesApi } from './kubernetes-api';
 import { KubernetesDriver } from './kubernetes-driver';
@@ -21,6 +23,7 @@ import { KubernetesInventory } from './kubernetes-inventory';
 import { KubernetesMetrics } from './kubernetes-metrics';
 import { selectorOf } from './labels';
 import { LikelyClaims } from './likely-claims';
+import type { NodeWatch } from './node-watch';
 import { openKeeping } from './open-keeping';
 import { openNetwork } from './open-network';
 import { proxyAddress, type ProxyAddress } from './proxy-address';
@@ -74,7 +77,8 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     management,
     logger,
   });
-  await pods.start();
+  const nodes = config.MARGAY_WATCH_NODES ? openCordons(context, driver.endings) : undefined;
+  await Promise.all([pods.start(), nodes?.start()]);
   if (pods.failure !== undefined) logger.warn({ err: pods.failure }, 'the Kubernetes API does not answer yet');
   const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping, network });
   for (const sweep of sweeps) sweep.start();
@@ -98,11 +102,19 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     close: async () => {
       removeCheck();
       network?.close();
+      await nodes?.stop();
       await likely.stop();
       await Promise.all(sweeps.map((sweep) => sweep.stop()));
       await pods.stop();
     },
   };
+}
+
+function openCordons(context: SandboxContext, endings: Endings): NodeWatch {
+  const { api, logger } = context;
+  const nodes = api.watchNodes((error) => logger.warn({ err: error }, 'nodes cannot be watched for cordons'));
+  new Cordons(context, { nodes, endings });
+  return nodes;
 }
 
 async function openRecords(db: Db, onEnd: OpenKubernetesOptions['onEnd']) {

@@ -7,6 +7,7 @@ export interface Informer {
   start(): Promise<void>;
   stop(): Promise<void>;
   get(name: string, namespace?: string): V1Pod | undefined;
+  list(namespace?: string): readonly V1Pod[];
 }
 
 export type PodList = KubernetesListObject<V1Pod>;
@@ -57,6 +58,10 @@ export class PodCache {
       if (pod) return pod;
     }
     return undefined;
+  }
+
+  list(): readonly V1Pod[] {
+    return [...this.watches].flatMap(([namespace, { informer }]) => informer.list(namespace));
   }
 
   onChange(listener: PodListener): void {

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { text } from 'node:stream/consumers';
 
 export interface FakeObject {
-  kind: 'Pod' | 'PersistentVolumeClaim';
+  kind: 'Pod' | 'PersistentVolumeClaim' | 'Node';
   metadata: {
     name: string;
     uid: string;
@@ -33,7 +33,12 @@ export interface FakeWrite {
 }
 
 const PATH = /^\/api\/v1\/namespaces\/([\w.-]+)\/(pods|persistentvolumeclaims|events)(?:\/([\w.-]+))?$/;
-const KINDS: Record<string, FakeObject['kind']> = { pods: 'Pod', persistentvolumeclaims: 'PersistentVolumeClaim' };
+const NODES = '/api/v1/nodes';
+const KINDS: Record<string, FakeObject['kind']> = {
+  pods: 'Pod',
+  persistentvolumeclaims: 'PersistentVolumeClaim',
+  nodes: 'Node',
+};
 
 /** For specs: an HTTP server that speaks the API's wire for pods and volumes. Pods do nothing by themselves. */
 export class FakeCluster {
@@ -88,9 +93,18 @@ export class FakeCluster {
     return object;
   }
 
+  /** A node, on which the scheduler puts pods or not. */
+  cordon(name: string, unschedulable = true): void {
+    const known = this.objects.get(`Node//${name}`);
+    const node = known ?? this.add('Node', name, {}, '');
+    node.spec = { unschedulable };
+    this.changed('MODIFIED', node);
+  }
+
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://cluster');
-    const [, namespace = '', plural = '', name] = PATH.exec(url.pathname) ?? [];
+    const [, namespace = '', plural = '', name] =
+      url.pathname === NODES ? ['', '', 'nodes'] : (PATH.exec(url.pathname) ?? []);
     if (this.isDown) return void request.socket.destroy();
     if (url.searchParams.get('watch') === 'true') return this.watch(url, { namespace, plural }, response);
     const raw = await text(request);

@@ -23,6 +23,8 @@ const PORT = 7777;
 export class FakeKubelet {
   /** Pods stay as this says, instead of being started. */
   waiting: { reason: string; message: string } | undefined;
+  /** Where pods start. */
+  node = 'node1';
   private count = 0;
   private readonly running = new Map<string, ChildProcess>();
 
@@ -71,6 +73,7 @@ export class FakeKubelet {
       return;
     }
     this.count += 1;
+    pod.spec['nodeName'] = this.node;
     this.run(pod, `${PREFIX}.${1 + (this.count % ADDRESSES)}`);
   }
 
