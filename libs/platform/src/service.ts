@@ -13,6 +13,8 @@ export interface ServiceShared {
   telemetry?: Telemetry;
   /** What connections to other services are encrypted with; absent: they are not. */
   tls?: TlsIdentity | undefined;
+  /** Whether the turn of this process has come in an upgrade; once it has, it stays so. Absent: always. */
+  isItsTurn?: () => boolean;
   /** Of its gRPC servers. */
   connectionAge?: ConnectionAge;
 }

@@ -19,6 +19,8 @@ export interface RunnerContext {
   management: ManagementServer;
   instance: string;
   version: string;
+  /** Until then it attaches to no session replica, which may be older than what it would say. */
+  isItsTurn: () => boolean;
 }
 
 /** The agent-runner: takes runs, drives them, hands them back. */
@@ -28,7 +30,7 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
   constructor(private readonly context: RunnerContext) {}
 
   onApplicationBootstrap(): void {
-    const { config, keys, logger, management, instance, version } = this.context;
+    const { config, keys, logger, management, instance, version, isItsTurn } = this.context;
     const { ports, close } = runnerPorts({ config, keys, logger, registry: management.registry });
     const slots = config.MARGAY_RUNNER_SLOTS;
     const isolation = this.isolation((outcome) => ports.metrics.isolatedEnded(outcome));
@@ -47,6 +49,7 @@ export class RunnerApplication implements OnApplicationBootstrap, BeforeApplicat
       pool: config.MARGAY_POOL,
       slots,
       version,
+      mayAttach: isItsTurn,
       heartbeatMs: config.MARGAY_HEARTBEAT_SECONDS * 1_000,
       logger,
     });

@@ -22,6 +22,7 @@ export async function startAgentRunner(environment: NodeJS.ProcessEnv, shared: S
     management: shared.management,
     instance,
     version: VERSION,
+    isItsTurn: shared.isItsTurn ?? (() => true),
   });
   const application = await NestFactory.createApplicationContext(module, { logger: nestLogger(logger) });
   return { close: () => application.close() };

@@ -54,13 +54,22 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
     shutdown.add('management', () => management.close());
     const tls = await openTls(config.MARGAY_TLS_DIR, { management, logger });
     shutdown.add('tls', async () => tls?.close());
+    const gate = await startVersionGate({ services, environment, instance, version, management, tls, logger });
+    if (gate) shutdown.add('version gate', gate.close);
+    const shared = {
+      logger,
+      management,
+      telemetry,
+      connectionAge,
+      version,
+      tls,
+      ...(gate && { isItsTurn: gate.isItsTurn }),
+    };
     for (const name of services) {
       const start = await loaderOf(name, options.starters)();
-      const service = await start(environment, { logger, management, telemetry, connectionAge, version, tls });
+      const service = await start(environment, shared);
       shutdown.add(name, () => service.close());
     }
-    const closeGate = await startVersionGate({ services, environment, instance, version, management, tls, logger });
-    if (closeGate) shutdown.add('version gate', closeGate);
     management.setReady(true);
     logger.info({ services, managementPort, tookMs: Math.round(performance.now() - startedAt) }, 'margay is ready');
     return { managementPort, logger, stop: (reason) => shutdown.run(reason) };

@@ -35,6 +35,19 @@ describe('the gate of versions', () => {
     gate.check();
   });
 
+  it('says whose turn it is: not before session has answered, and for good from then on', async () => {
+    expect(gate.isItsTurn()).toBe(false);
+    answer = async () => ({ ...nobody, lowestSessionVersion: '1.0.9' });
+    await gate.ask();
+    expect(gate.isItsTurn()).toBe(false);
+    answer = async () => nobody;
+    await gate.ask();
+    expect(gate.isItsTurn()).toBe(true);
+    answer = async () => ({ ...nobody, lowestSessionVersion: '1.0.9' });
+    await gate.ask();
+    expect(gate.isItsTurn()).toBe(true);
+  });
+
   it('takes a replica that knows no beats for an older one', async () => {
     answer = () => Promise.reject(new UnimplementedError('unknown_method', 'no such method'));
     await gate.ask();

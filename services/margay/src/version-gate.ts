@@ -15,6 +15,8 @@ import { GateConfig } from './config';
 import type { ServiceName } from './service-names';
 
 const BEAT_MS = 5_000;
+/** Until session has answered for the first time. */
+const FIRST_MS = 500;
 const TIMEOUT_MS = 1_500;
 
 /** Who lives, as session tells; each empty where there is none. */
@@ -43,6 +45,7 @@ export class VersionGate {
   private neighbours?: Neighbours;
   /** It has been in service once, and stays so: whoever is to take its place waits by itself until it is gone. */
   private isInService = false;
+  private isStopped = false;
   private timer?: NodeJS.Timeout;
 
   constructor(
@@ -69,15 +72,23 @@ export class VersionGate {
     this.isInService = true;
   }
 
+  /** The same as a word: who waits takes no work either. */
+  isItsTurn(): boolean {
+    if (!this.isClosed) this.check();
+    return this.isInService;
+  }
+
   /** Resolves once session has been asked. */
   async start(): Promise<void> {
     await this.ask();
-    this.timer = setInterval(() => void this.ask(), BEAT_MS);
+    if (this.isStopped) return;
+    this.timer = setTimeout(() => void this.start(), this.neighbours ? BEAT_MS : FIRST_MS);
     this.timer.unref();
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.timer);
+    this.isStopped = true;
+    clearTimeout(this.timer);
     await this.port.beat(true).catch((error: unknown) => this.logger.debug({ err: error }, 'leaving was not noted'));
   }
 
@@ -109,8 +120,13 @@ export interface GateOptions {
   logger: Logger;
 }
 
-/** Starts the gate where this process is a client of session in other processes. @returns what closes it */
-export async function startVersionGate(options: GateOptions): Promise<(() => Promise<void>) | undefined> {
+export interface StartedGate {
+  isItsTurn: () => boolean;
+  close: () => Promise<void>;
+}
+
+/** Starts the gate where this process is a client of session in other processes. */
+export async function startVersionGate(options: GateOptions): Promise<StartedGate | undefined> {
   const { services, environment, instance, version, management, tls, logger } = options;
   const { MARGAY_SESSION_URL: url, MARGAY_KEYS_DIR: keysFolder } = parseConfig(GateConfig, environment);
   const [service] = services;
@@ -128,8 +144,9 @@ export async function startVersionGate(options: GateOptions): Promise<(() => Pro
   });
   management.registerCheck('process.version', 'ready', () => gate.check());
   await gate.start();
-  return async () => {
+  const close = async () => {
     await gate.stop();
     client.close();
   };
+  return { isItsTurn: () => gate.isItsTurn(), close };
 }

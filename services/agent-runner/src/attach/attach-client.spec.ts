@@ -37,17 +37,13 @@ class FakeStream extends EventEmitter {
 
 let streams: FakeStream[];
 let nowMs: number;
+let isItsTurn: boolean;
 let client: AttachClient;
 let heard: string[];
 let lost: runnersPb.RunDied[];
 
-beforeEach(() => {
-  jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick'] });
-  streams = [];
-  nowMs = 0;
-  heard = [];
-  lost = [];
-  client = new AttachClient({
+function opened(): AttachClient {
+  return new AttachClient({
     client: { attach: () => streams[streams.push(new FakeStream()) - 1] } as unknown as Runners,
     host: {
       freeSlots: () => 3,
@@ -62,10 +58,21 @@ beforeEach(() => {
     pool: 'p',
     slots: 5,
     version: '1',
+    mayAttach: () => isItsTurn,
     heartbeatMs: 5_000,
     logger: createLogger({ level: 'off' }),
     now: () => nowMs,
   });
+}
+
+beforeEach(() => {
+  jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick'] });
+  streams = [];
+  nowMs = 0;
+  isItsTurn = true;
+  heard = [];
+  lost = [];
+  client = opened();
   client.start();
 });
 afterEach(async () => {
@@ -105,6 +112,24 @@ it('reports lost runs with each heartbeat, over a new stream too', () => {
   lost = [];
   pass(5_000);
   expect(last().cases).toEqual(['hello', 'died', 'heartbeat', 'heartbeat']);
+});
+
+it('attaches once its turn in an upgrade has come, however long that takes', async () => {
+  await client.close();
+  streams = [];
+  isItsTurn = false;
+  client = opened();
+  client.start();
+  client.heartbeat();
+  for (let seconds = 0; seconds < 60; seconds += 1) pass(1_000);
+  expect([streams, heard]).toEqual([[], []]);
+  isItsTurn = true;
+  pass(1_000);
+  expect(last().cases).toEqual(['hello', 'heartbeat']);
+  isItsTurn = false;
+  last().emit('error', new Error('cut'));
+  pass(100);
+  expect(streams).toHaveLength(2);
 });
 
 it('is attached from the first answer on, until the stream is lost', () => {

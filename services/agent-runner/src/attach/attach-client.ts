@@ -32,6 +32,8 @@ export interface AttachOptions {
   pool: string;
   slots: number;
   version: string;
+  /** Asked until it says so once. */
+  mayAttach: () => boolean;
   heartbeatMs: number;
   logger: Logger;
   /** Milliseconds of a clock that never jumps. */
@@ -48,6 +50,7 @@ export class AttachClient {
   /** This stream has been answered. */
   private isAnswered = false;
   private isSilent = false;
+  private isStarted = false;
   private isClosed = false;
   private reconnectMs = RECONNECT_FIRST_MS;
   private heartbeatTimer?: NodeJS.Timeout;
@@ -65,6 +68,12 @@ export class AttachClient {
   }
 
   start(): void {
+    if (!this.options.mayAttach()) {
+      this.reconnectTimer = setTimeout(() => this.start(), RECONNECT_MAX_MS);
+      return;
+    }
+    this.answeredAtMs = this.now();
+    this.isStarted = true;
     this.connect();
     this.heartbeatTimer = setInterval(() => this.heartbeat(), this.options.heartbeatMs);
   }
@@ -93,6 +102,7 @@ export class AttachClient {
 
   /** Says at once how many slots are free, e.g. after a run has ended. */
   heartbeat(): void {
+    if (!this.isStarted) return;
     const { host } = this.options;
     const nowMs = this.now();
     if (!this.isSilent && nowMs - this.answeredAtMs >= SELF_FENCE_MS) this.onSilence();
