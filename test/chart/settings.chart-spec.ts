@@ -51,7 +51,7 @@ const asSeen = (deployment: KubernetesObject) =>
     ]),
   );
 
-describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces', 'egress', 'tenants'])(
+describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces', 'egress', 'tenants', 'blobs'])(
   'the environment of %s',
   (set) => {
     const deployments = deploymentsOf(readChartYaml(`ci/${set}.yaml`) as object);

@@ -151,6 +151,7 @@ const COMMON = {
   modelPorts: 'Ports of the models.',
   apiServerPorts: 'Ports of the API server.',
   mongodbPorts: 'Ports of your own MongoDB.',
+  blobsPorts: 'Ports of that server.',
   natsPorts: 'Ports of your own NATS.',
   httpToolsPorts: 'Ports of those services.',
   egressPorts: 'Ports of those pods.',

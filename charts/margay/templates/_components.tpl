@@ -44,9 +44,9 @@ egress: { name: proxy, port: 3128 }
 {{/* Which service calls which others, and what else it needs. The network policies are made from it. */}}
 {{- define "margay.edges" -}}
 gateway: { calls: [session, tool-executor, mcp-pool, ide-manager, channel], needs: [nats] }
-session: { calls: [tool-executor], needs: [nats, mongodb] }
+session: { calls: [tool-executor], needs: [nats, mongodb, blobs] }
 agent-runner: { calls: [session, tool-executor, mcp-pool], needs: [models] }
-tool-executor: { calls: [session], needs: [nats, mongodb, apiServer, sandboxes, httpTools] }
+tool-executor: { calls: [session], needs: [nats, mongodb, blobs, apiServer, sandboxes, httpTools] }
 mcp-pool: { calls: [session, tool-executor], needs: [] }
 ide-manager: { calls: [session, tool-executor], needs: [] }
 channel: { calls: [session], needs: [] }

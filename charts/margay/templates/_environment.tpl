@@ -38,6 +38,7 @@
 {{- end }}
 {{- if or (has "session" $services) (has "tool-executor" $services) }}
 {{ include "margay.mongodbEnvironment" .root }}
+{{- include "margay.blobsEnvironment" .root }}
 {{- end }}
 {{- $needs := list }}
 {{- range $services }}
@@ -206,6 +207,25 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 - { name: MARGAY_MONGODB_URL, value: 'mongodb://{{ include "margay.fullname" . }}-mongodb:27017/?directConnection=true' }
 {{- else }}
 - { name: MARGAY_MONGODB_URL, valueFrom: { secretKeyRef: { name: {{ .Values.mongodb.external.existingSecret }}, key: url } } }
+{{- end }}
+{{- end -}}
+
+{{/* The key comes from files, so that no environment shows it. */}}
+{{- define "margay.blobsEnvironment" -}}
+{{- if eq .Values.blobs.driver "s3" }}
+{{- with .Values.blobs.s3 }}
+- { name: MARGAY_BLOB_DRIVER, value: s3 }
+{{- if .endpoint }}
+- { name: MARGAY_S3_ENDPOINT, value: {{ .endpoint | quote }} }
+{{- end }}
+- { name: MARGAY_S3_BUCKET, value: {{ .bucket | quote }} }
+- { name: MARGAY_S3_REGION, value: {{ .region | quote }} }
+{{- if ne .pathStyle "auto" }}
+- { name: MARGAY_S3_PATH_STYLE, value: {{ eq .pathStyle "always" | toString | quote }} }
+{{- end }}
+- { name: MARGAY_S3_ACCESS_KEY_ID_FILE, value: /margay/blobs/access-key-id }
+- { name: MARGAY_S3_SECRET_ACCESS_KEY_FILE, value: /margay/blobs/secret-access-key }
+{{- end }}
 {{- end }}
 {{- end -}}
 

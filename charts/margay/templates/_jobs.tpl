@@ -1,9 +1,10 @@
 {{/*
 The pod of a command that works on the store: (dict "root" $ "name" "backup" "args" (list …) "resources" {…}). With `claim`,
-that volume is mounted at /margay/backup.
+that volume is mounted at /margay/backup; with `blobs`, the bucket is read where there is one.
 */}}
 {{- define "margay.storeJobPod" -}}
 {{- $values := .root.Values -}}
+{{- $blobs := and .blobs (eq $values.blobs.driver "s3") -}}
 restartPolicy: Never
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -20,6 +21,9 @@ containers:
     env:
       - { name: HOME, value: /tmp }
       {{- include "margay.mongodbEnvironment" .root | nindent 6 }}
+      {{- if $blobs }}
+      {{- include "margay.blobsEnvironment" .root | trim | nindent 6 }}
+      {{- end }}
       {{- if $values.caSecret }}
       - { name: NODE_EXTRA_CA_CERTS, value: /margay/ca/ca.crt }
       {{- end }}
@@ -31,6 +35,9 @@ containers:
       {{- if .claim }}
       - { name: backup, mountPath: /margay/backup }
       {{- end }}
+      {{- if $blobs }}
+      - { name: blobs, mountPath: /margay/blobs, readOnly: true }
+      {{- end }}
       {{- if $values.caSecret }}
       - { name: ca, mountPath: /margay/ca, readOnly: true }
       {{- end }}
@@ -38,6 +45,9 @@ volumes:
   - { name: tmp, emptyDir: { sizeLimit: 256Mi } }
   {{- if .claim }}
   - { name: backup, persistentVolumeClaim: { claimName: {{ .claim }} } }
+  {{- end }}
+  {{- if $blobs }}
+  {{- include "margay.blobsVolume" .root | nindent 2 }}
   {{- end }}
   {{- if $values.caSecret }}
   - { name: ca, secret: { secretName: {{ $values.caSecret }} } }

@@ -139,6 +139,14 @@ spec:
     {{- end }}
 {{- end -}}
 
+{{- define "margay.needs.blobs" -}}
+{{- if eq .Values.blobs.driver "s3" -}}
+- to:
+    {{- toYaml .Values.networkPolicy.blobsTo | nindent 4 }}
+  ports: {{ include "margay.policyPorts" .Values.networkPolicy.blobsPorts }}
+{{- end -}}
+{{- end -}}
+
 {{- define "margay.needs.nats" -}}
 - to:
     {{- if .Values.nats.enabled }}

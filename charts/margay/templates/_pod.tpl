@@ -143,11 +143,30 @@ readinessProbe:
   failureThreshold: 2
 {{- end -}}
 
+{{/* Whether a component reads and writes the bucket. */}}
+{{- define "margay.readsBlobs" -}}
+{{- if and (eq .root.Values.blobs.driver "s3") (or (has "session" .component.services) (has "tool-executor" .component.services)) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- define "margay.blobsVolume" -}}
+- name: blobs
+  secret:
+    secretName: {{ .Values.blobs.s3.existingSecret }}
+    items:
+      - { key: access-key-id, path: access-key-id }
+      - { key: secret-access-key, path: secret-access-key }
+{{- end -}}
+
 {{- define "margay.mounts" -}}
 - { name: tmp, mountPath: /tmp }
 - { name: keys, mountPath: /margay/keys, readOnly: true }
 {{- if ne (include "margay.tlsMode" .root) "off" }}
 - { name: tls, mountPath: /margay/tls, readOnly: true }
+{{- end }}
+{{- if include "margay.readsBlobs" . }}
+- { name: blobs, mountPath: /margay/blobs, readOnly: true }
 {{- end }}
 {{- if has "session" .component.services }}
 - { name: kek, mountPath: /margay/kek, readOnly: true }
@@ -192,6 +211,9 @@ readinessProbe:
 {{- if ne (include "margay.tlsMode" .root) "off" }}
 - name: tls
   secret: { secretName: {{ include "margay.tlsSecret" . }} }
+{{- end }}
+{{- if include "margay.readsBlobs" . }}
+{{ include "margay.blobsVolume" .root }}
 {{- end }}
 {{- if has "session" .component.services }}
 - name: kek

@@ -12,6 +12,21 @@
 - 'networkPolicy.{{ $server }}To: empty, so nothing reaches the external server; set peers such as [{ipBlock: {cidr: …}}]'
 {{- end }}
 {{- end }}
+{{- with $values.blobs }}
+{{- if eq .driver "s3" }}
+{{- if not .s3.bucket }}
+- 'blobs.s3.bucket: missing with blobs.driver s3; set it to the name of a bucket that exists'
+{{- end }}
+{{- if not .s3.existingSecret }}
+- 'blobs.s3.existingSecret: missing with blobs.driver s3; set it to a secret with `access-key-id` and `secret-access-key`'
+{{- end }}
+{{- if and $values.networkPolicy.enabled (not $values.networkPolicy.blobsTo) }}
+- 'networkPolicy.blobsTo: empty, so nothing reaches the bucket; set peers such as [{ipBlock: {cidr: …}}]'
+{{- end }}
+{{- else if or .s3.bucket .s3.endpoint .s3.existingSecret }}
+- 'blobs.s3: not used with blobs.driver gridfs; set blobs.driver to s3, or empty bucket, endpoint and existingSecret'
+{{- end }}
+{{- end }}
 {{- if and $values.mongodb.enabled (not $values.networkPolicy.enabled) }}
 - 'mongodb.enabled: the bundled server has no password and is kept by the network policy alone; set networkPolicy.enabled to true, or use a server of your own'
 {{- end }}
