@@ -1,7 +1,7 @@
 import { answer } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 const margay = new PlatformHarness({ mode: 'combined' });
 let idle: string;
@@ -11,7 +11,7 @@ beforeAll(async () => {
   margay.script(() => answer('fine'));
   ({ id: idle } = await margay.client.sessions.create({}));
 }, 600_000);
-afterAll(() => margay.stop(), 60_000);
+afterAll(() => margay.stop(), 180_000);
 
 const CREATE = '/api/sessions';
 const QUERY = '/api/sessions/{id}/query';

@@ -21,7 +21,7 @@ describe('what a project begins with', () => {
   const margay = new PlatformHarness({ mode: 'combined', env: { MARGAY_WORKSPACE_SWEEP_SECONDS: '0.5' } });
 
   beforeAll(() => margay.start(), 600_000);
-  afterAll(() => margay.stop(), 60_000);
+  afterAll(() => margay.stop(), 180_000);
 
   /** The model runs what it is told, and says what came of it. */
   async function run(session: Session, command: string): Promise<string> {

@@ -1,12 +1,12 @@
 import { answer, byConversation, callTools } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 const margay = new PlatformHarness({ mode: 'combined', runners: 2 });
 
 beforeAll(() => margay.start(), 600_000);
-afterAll(() => margay.stop(), 60_000);
+afterAll(() => margay.stop(), 180_000);
 
 const RUNNERS = ['agent-runner', 'agent-runner-2'];
 
@@ -41,7 +41,7 @@ it('goes on when the control process is killed in the middle of a command, whose
   margay.script(() => answer('attached again'));
   const next = await margay.sessionWith({});
   expect(await (await next.query('go')).result()).toMatchObject({ text: 'attached again' });
-}, 60_000);
+}, 180_000);
 
 it('hands a run over at SIGTERM', async () => {
   margay.script(
@@ -57,7 +57,7 @@ it('hands a run over at SIGTERM', async () => {
   await restartRunners();
   expect(await run.result()).toMatchObject({ status: 'completed', text: 'handed over' });
   expect(await countOf(session.id, 'tool_result')).toBe(1);
-}, 60_000);
+}, 180_000);
 
 it('goes on where it was after everything was stopped and started again', async () => {
   margay.script(
@@ -78,7 +78,7 @@ it('goes on where it was after everything was stopped and started again', async 
     if (item.type === 'completion') expect(item.payload.done_reason).toBe('completed');
   expect(await countOf(session.id, 'tool_result')).toBe(2);
   expect(await countOf(session.id, 'assistant')).toBe(1);
-}, 90_000);
+}, 180_000);
 
 it('cancels: the model stream is closed, the processes are dead, and the session can be used again', async () => {
   margay.script(
@@ -93,4 +93,4 @@ it('cancels: the model stream is closed, the processes are dead, and the session
   margay.script(() => answer('usable'));
   expect(await (await session.query('again')).result()).toMatchObject({ text: 'usable' });
   expect(await session.cancel()).toBe(false);
-}, 60_000);
+}, 180_000);

@@ -19,7 +19,7 @@ beforeAll(() => world.start(), 600_000);
 afterAll(async () => {
   await world.stop();
   process.stdout.write(`${figures.join('\n')}\n`);
-}, 60_000);
+}, 180_000);
 
 /** The table of crash points in docs/protocol.md §5, one test per row; what holds in each is what test/faults checks. */
 describe('crash points', () => {

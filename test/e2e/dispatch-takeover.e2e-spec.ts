@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await reader?.close();
   await margay.stop();
-}, 60_000);
+}, 180_000);
 
 it('takes over the run of a runner that was killed while nobody was there to see it', async () => {
   margay.script(

@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await reader?.close();
   await margay.stop();
-}, 60_000);
+}, 180_000);
 
 async function demand(): Promise<Record<string, number>> {
   const response = await fetch(`${margay.platform.managementUrl('control')}/internal/demand/${margay.database}`);

@@ -13,7 +13,7 @@ let world: EffectWorld;
 beforeAll(async () => {
   world = await EffectWorld.start();
 }, 600_000);
-afterAll(() => world.stop(), 60_000);
+afterAll(() => world.stop(), 180_000);
 
 beforeEach(async () => {
   await world.margay.platform.get(YOUNG).stop();

@@ -1,7 +1,7 @@
 import { byConversation, callTools, answer } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 const READ = { name: 'read_file', arguments: { path: 'README.md' } };
 const LIST = { name: 'aider_list_dir_tool', arguments: {} };
@@ -10,7 +10,7 @@ describe.each(['combined', 'split'] as const)('the main job, %s', (mode) => {
   const margay = new PlatformHarness({ mode, runners: 2 });
 
   beforeAll(() => margay.start(), 600_000);
-  afterAll(() => margay.stop(), 60_000);
+  afterAll(() => margay.stop(), 180_000);
 
   it('answers a query with a model and a tool in a sandbox, every step stored and streamed', async () => {
     margay.script(
@@ -125,7 +125,7 @@ describe.each(['combined', 'split'] as const)('the main job, %s', (mode) => {
     expect(text).toContain('"timed_out":true');
     expect(text).toContain('started');
     expect(text).toContain('kept.txt');
-  }, 60_000);
+  }, 180_000);
 
   it('takes one of two queries at once and refuses the other', async () => {
     margay.script(() => ({ hang: true }));

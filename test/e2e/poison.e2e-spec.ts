@@ -28,7 +28,7 @@ afterAll(async () => {
   isOver = true;
   await keeper;
   await margay.stop();
-}, 60_000);
+}, 180_000);
 
 /** What Kubernetes does: a runner that died is started again. */
 async function keepRunning(): Promise<void> {

@@ -20,7 +20,7 @@ describe('a secret that a tool prints', () => {
     const secret = { value: SECRET, uses: ['egress'], hosts: ['api.example.com'] };
     expect((await rest('PUT', '/api/secrets/printed', secret)).status).toBe(201);
   }, 600_000);
-  afterAll(() => margay?.stop(), 60_000);
+  afterAll(() => margay?.stop(), 180_000);
 
   const rest = (method: string, path: string, body?: object) =>
     fetch(`${margay.platform.gatewayUrl}${path}`, {

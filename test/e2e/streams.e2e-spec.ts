@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await writer?.stop();
   await margay.stop();
-}, 60_000);
+}, 180_000);
 
 const newRun = async () => writer.take(await margay.client.sessions.create({}));
 

@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await margay?.stop();
   await collector?.close();
-}, 60_000);
+}, 180_000);
 
 async function until(holds: () => boolean): Promise<void> {
   for (let tries = 0; tries < 1_200 && !holds(); tries += 1) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -183,7 +183,7 @@ it('adds a span with the next epoch to the same trace when the run is handed ove
   expect(new Set(epochs).size).toBe(2);
   expect(agents().map((agent) => pathOf(there, agent))).toEqual([AGENT_PATH, AGENT_PATH]);
   expect(agents().find(({ isFailed }) => isFailed)?.attributes['error.type']).toBe('drained');
-}, 60_000);
+}, 180_000);
 
 it('says nothing of what was said, and no key, in spans, logs, events and sandboxes', async () => {
   const exported = collector.bodies.join('\n');

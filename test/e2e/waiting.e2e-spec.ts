@@ -33,7 +33,7 @@ describe('a run that waits for a person', () => {
   beforeAll(async () => {
     await margay.start();
   }, 600_000);
-  afterAll(() => margay.stop(), 60_000);
+  afterAll(() => margay.stop(), 180_000);
 
   /** Asks, then says what the answer was. @returns id of a session whose run has asked */
   async function ask(more: Record<string, unknown> = {}): Promise<string> {
