@@ -37,7 +37,7 @@ export class ClusterHarness {
   private readonly binary = process.env.MARGAY_TEST_CLUSTER_BINARY;
   private readonly namespaces: string[] = [];
 
-  image(name: 'margay' | 'margay-sandbox' | 'nats' | 'store'): string {
+  image(name: 'margay' | 'margay-sandbox' | 'nats' | 'store' | 'plain'): string {
     const isOurs = name === 'margay' || name === 'margay-sandbox';
     return `${this.imagePrefix}${name}:${isOurs ? process.env.MARGAY_TEST_VERSION : 'dev'}`;
   }

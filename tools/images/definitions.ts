@@ -38,6 +38,7 @@ export const IMAGES: Record<string, (context: ImageContext) => Promise<ImageDefi
   'margay-sandbox': sandbox,
   nats,
   store,
+  plain,
 };
 
 /** Our files of an image, which the Dockerfile lays into one. */
@@ -133,6 +134,16 @@ async function store(context: ImageContext): Promise<ImageDefinition> {
       },
     },
     layers: [{ entries: [...SKELETON, ...libraries(path), owned('data/db'), file('usr/bin/store', path, 0o755)] }],
+  };
+}
+
+/** Someone else's image, as a class of sandboxes may name it: a shell and its usual programs, nothing of ours; for tests only. */
+async function plain({ version, cacheFolder, progress }: ImageContext): Promise<ImageDefinition> {
+  const packages = ['base-files', 'bash', 'coreutils', 'dash', 'debianutils'];
+  return {
+    name: 'local.test/plain:dev',
+    config: { User: '1000:1000', Env: [PATH], Labels: labels(version, 'Plain', 'A shell, for tests') },
+    layers: [await debianLayer(packages, cacheFolder, progress)],
   };
 }
 

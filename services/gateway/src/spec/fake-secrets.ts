@@ -26,6 +26,7 @@ export class FakeSecrets {
         return Promise.resolve({});
       },
       useSecret: () => Promise.reject(new Error('not part of these specs')),
+      listSecretPrints: () => Promise.reject(new Error('not part of these specs')),
     };
   }
 

@@ -1,3 +1,7 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { DEFAULT_CLASSES, type SandboxClass } from './classes';
 import { podOf, volumeClaimOf, type PodRequest, type PodSettings } from './pod-spec';
 
@@ -113,6 +117,63 @@ describe('the pod of a sandbox', () => {
         .map(({ name, value }) => `${name.replace('MARGAY_SANDBOX_', '')}=${value}`);
     expect(limitsOf('strict')).toEqual([`MEMORY_BYTES=${512 * 1024 ** 2}`, 'POD_PROCESSES=18', 'PROFILE=strict']);
     expect(limitsOf('dense')).toEqual([`MEMORY_BYTES=${1024 ** 3}`, 'POD_PROCESSES=512']);
+  });
+});
+
+describe('a class with an image of its own', () => {
+  const own: SandboxClass = { ...classOf('default'), image: 'spec.test/tools@sha256:1' };
+  const { spec } = podOf(request({ class: own, volumeName: 'v' }), settings);
+  const [container] = spec?.containers ?? [];
+  const [init] = spec?.initContainers ?? [];
+
+  it('is given Node, the daemon and what reaps by our image, where nobody in it can write', () => {
+    expect([init?.image, container?.image]).toEqual([settings.image, own.image]);
+    expect(init?.command?.slice(0, 2)).toEqual(['/usr/bin/node', '-e']);
+    expect(init?.volumeMounts).toEqual([{ name: 'program', mountPath: '/margay/program' }]);
+    expect(container?.command).toEqual(['tini', '--', 'node', 'sandboxd.cjs'].map((name) => (name === '--' ? name : `/margay/program/${name}`))); // prettier-ignore
+    expect(container?.volumeMounts).toContainEqual({ name: 'program', mountPath: '/margay/program', readOnly: true });
+    expect(spec?.volumes).toContainEqual({ name: 'program', emptyDir: { sizeLimit: '256Mi' } });
+  });
+
+  it('is copied by a program that runs, and takes along the libraries beside glibc', () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'margay-own-image-'));
+    try {
+      const given = path.join(folder, 'program');
+      mkdirSync(given);
+      for (const name of ['tini', 'sandboxd.cjs']) writeFileSync(path.join(folder, name), name, { mode: 0o755 });
+      const script = String(init?.command?.[2])
+        .replaceAll('/margay/program', given)
+        .replace('/usr/bin/tini', path.join(folder, 'tini'))
+        .replace('/opt/margay/sandboxd.cjs', path.join(folder, 'sandboxd.cjs'));
+      execFileSync(process.execPath, ['-e', script]);
+      expect(readdirSync(given).sort()).toEqual(
+        ['lib', path.basename(process.execPath), 'sandboxd.cjs', 'tini'].sort(),
+      );
+      expect(statSync(path.join(given, 'tini')).mode & 0o777).toBe(0o755);
+      expect(
+        readdirSync(path.join(given, 'lib')).filter((name) => !/^lib(stdc\+\+|gcc_s|atomic)\.so/.test(name)),
+      ).toEqual([]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it('is as restricted as any other, before and after', () => {
+    const usual = podOf(request({ volumeName: 'v' }), settings).spec?.containers[0];
+    for (const one of [init, container]) {
+      expect(one?.securityContext).toEqual(usual?.securityContext);
+      expect(one?.imagePullPolicy).toBe('IfNotPresent');
+      expect(one?.resources?.limits).toEqual({ cpu: '1', memory: '2Gi', 'ephemeral-storage': '5208Mi' });
+    }
+    expect(spec?.imagePullSecrets).toEqual([{ name: 'pull' }]);
+    expect(init).not.toHaveProperty('env');
+  });
+
+  it('has nothing copied where the image is ours', () => {
+    const ours = podOf(request({ class: { ...own, image: settings.image } }), settings).spec;
+    expect(ours).not.toHaveProperty('initContainers');
+    expect(ours?.containers[0]).not.toHaveProperty('command');
+    expect(JSON.stringify(ours)).not.toContain('program');
   });
 });
 

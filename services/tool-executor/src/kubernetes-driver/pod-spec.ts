@@ -1,5 +1,6 @@
 import type { Pod, VolumeClaim } from './kubernetes-api';
 import { bytesOf, type SandboxClass } from './classes';
+import { ownImageParts } from './own-image';
 import { PROXY_NAME, type ProxyAddress } from './proxy-address';
 import { boundLabels, LABEL, ownLabels, SANDBOX_PORT } from './labels';
 
@@ -85,8 +86,9 @@ export function podOf(request: PodRequest, settings: PodSettings): Pod {
       ...(kind.tolerations === undefined ? {} : { tolerations: kind.tolerations }),
       ...affinityOf(request),
       imagePullSecrets: settings.pullSecrets.map((name) => ({ name })),
+      ...initContainersOf(request, settings),
       containers: [containerOf(request, settings)],
-      volumes: volumesOf(request),
+      volumes: volumesOf(request, settings),
     },
   };
 }
@@ -131,27 +133,44 @@ function affinityOf({ class: kind, volumeName, bound }: PodRequest) {
   return { affinity: { podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [term] } } };
 }
 
+const CONTAINER_SECURITY = {
+  allowPrivilegeEscalation: false,
+  readOnlyRootFilesystem: true,
+  runAsNonRoot: true,
+  capabilities: { drop: ['ALL'] },
+  seccompProfile: { type: 'RuntimeDefault' },
+};
+
+/** An image that is not ours is given what a sandbox needs, by ours, under the same restrictions. */
+function initContainersOf(request: PodRequest, settings: PodSettings) {
+  const own = ownImageParts(request.class, settings.image);
+  if (!own) return {};
+  const { image, pullPolicy: imagePullPolicy } = settings;
+  const resources = resourcesOf(request, settings);
+  return { initContainers: [{ ...own.init, image, imagePullPolicy, resources, securityContext: CONTAINER_SECURITY }] };
+}
+
+function resourcesOf({ class: kind, volumeName }: PodRequest, settings: PodSettings) {
+  const scratch = { 'ephemeral-storage': ephemeralOf(kind, volumeName !== undefined, settings) };
+  return {
+    requests: { cpu: kind.cpu.request, memory: kind.memory.request, 'ephemeral-storage': '256Mi' },
+    limits: { cpu: kind.cpu.limit, memory: kind.memory.limit, ...scratch },
+  };
+}
+
 function containerOf(request: PodRequest, settings: PodSettings) {
   const { class: kind } = request;
-  const scratch = { 'ephemeral-storage': ephemeralOf(kind, request.volumeName !== undefined) };
+  const own = ownImageParts(kind, settings.image);
   const door = { tcpSocket: { port: SANDBOX_PORT }, timeoutSeconds: 2 };
   return {
     name: 'sandbox',
     image: kind.image ?? settings.image,
+    ...(own ? { command: own.command } : {}),
     imagePullPolicy: settings.pullPolicy,
     env: environmentOf(request, settings),
     ports: [{ containerPort: SANDBOX_PORT, protocol: 'TCP', name: 'sandboxd' }],
-    resources: {
-      requests: { cpu: kind.cpu.request, memory: kind.memory.request, 'ephemeral-storage': '256Mi' },
-      limits: { cpu: kind.cpu.limit, memory: kind.memory.limit, ...scratch },
-    },
-    securityContext: {
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      runAsNonRoot: true,
-      capabilities: { drop: ['ALL'] },
-      seccompProfile: { type: 'RuntimeDefault' },
-    },
+    resources: resourcesOf(request, settings),
+    securityContext: CONTAINER_SECURITY,
     startupProbe: { ...door, periodSeconds: 1, failureThreshold: STARTUP_TRIES },
     readinessProbe: { ...door, periodSeconds: 5 },
     livenessProbe: { ...door, periodSeconds: 10, failureThreshold: 6 },
@@ -162,6 +181,7 @@ function containerOf(request: PodRequest, settings: PodSettings) {
       { name: 'attachments', mountPath: PATHS.attachments },
       { name: 'home', mountPath: PATHS.home },
       { name: 'tmp', mountPath: PATHS.tmp },
+      ...(own ? [own.mount] : []),
     ],
   };
 }
@@ -206,6 +226,7 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     LANG: 'C.UTF-8',
     TZ: 'UTC',
     NODE_OPTIONS: '--max-semi-space-size=2 --max-old-space-size=192',
+    ...ownImageParts(kind, settings.image)?.environment,
   };
   const fixed = Object.entries(values).map(([name, value]) => ({ name, value }));
   return [{ name: 'MARGAY_SANDBOX_ID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } }, ...fixed];
@@ -216,7 +237,8 @@ function hasProxy({ class: kind }: PodRequest, { proxy }: PodSettings): boolean 
   return proxy !== undefined && kind.egress === 'proxy';
 }
 
-function volumesOf({ class: kind, volumeName }: PodRequest) {
+function volumesOf({ class: kind, volumeName }: PodRequest, { image }: PodSettings) {
+  const own = ownImageParts(kind, image);
   const folder = (name: string, sizeLimit: string) => ({ name, emptyDir: { sizeLimit } });
   return [
     volumeName === undefined
@@ -227,12 +249,14 @@ function volumesOf({ class: kind, volumeName }: PodRequest) {
     folder('attachments', ATTACHMENTS_SIZE),
     folder('home', kind.scratch),
     folder('tmp', kind.scratch),
+    ...(own ? [own.volume] : []),
   ];
 }
 
 /** The node's disk: results, home and temporary files share what one of them may take, beside all else. */
-function ephemeralOf(kind: SandboxClass, hasVolume: boolean): string {
-  const always = bytesOf(kind.scratch) + bytesOf(STATE_SIZE) + bytesOf(ATTACHMENTS_SIZE);
+function ephemeralOf(kind: SandboxClass, hasVolume: boolean, { image }: PodSettings): string {
+  const program = bytesOf(ownImageParts(kind, image)?.size ?? '0');
+  const always = bytesOf(kind.scratch) + bytesOf(STATE_SIZE) + bytesOf(ATTACHMENTS_SIZE) + program;
   const bytes = always + (hasVolume ? 0 : bytesOf(kind.workspace));
   return `${Math.ceil(bytes / bytesOf('1Mi'))}Mi`;
 }

@@ -18,6 +18,17 @@ describe('what a pod is doing', () => {
     expect(statusOf(waiting(reason, message))).toMatchObject({ kind, reason: why });
   });
 
+  it('says what the container waits for that goes before its own', () => {
+    const { initContainerStatuses, ...rest } = {
+      containerStatuses: [{ state: { waiting: { reason: 'PodInitializing' } } }],
+      initContainerStatuses: [{ state: { waiting: { reason: 'ErrImageNeverPull', message: 'not present' } } }],
+    };
+    const of = (more: object) => statusOf({ status: { ...rest, ...more } as Pod['status'] & object });
+    expect(of({ initContainerStatuses })).toMatchObject({ kind: 'broken', message: 'not present' });
+    const over = [{ state: { terminated: { exitCode: 0 } } }];
+    expect(of({ initContainerStatuses: over })).toMatchObject({ kind: 'waiting', reason: 'starting' });
+  });
+
   it('tells why no node takes it', () => {
     const conditions = [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/3 nodes' }];
     expect(statusOf({ status: { conditions } })).toEqual({

@@ -21,9 +21,11 @@ export function statusOf(pod: Pod): PodStatus {
   if (status?.phase === 'Failed' || status?.phase === 'Succeeded')
     return { kind: 'leaving', message: status.message ?? status.reason ?? `the pod has ${status.phase.toLowerCase()}` };
   const container = status?.containerStatuses?.[0];
+  // One that goes before it may be all that there is yet.
+  const before = status?.initContainerStatuses?.find(({ state }) => state?.waiting !== undefined);
   const node = pod.spec?.nodeName;
   if (status?.podIP && container?.state?.running) return { kind: 'running', ip: status.podIP, ...(node && { node }) };
-  const { reason = '', message = '' } = container?.state?.waiting ?? {};
+  const { reason = '', message = '' } = (before ?? container)?.state?.waiting ?? {};
   const words = message || reason;
   if (BROKEN.has(reason)) return { kind: 'broken', reason: imageOr(reason), message: words };
   if (PULLING.has(reason)) {
