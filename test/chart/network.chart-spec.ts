@@ -53,6 +53,7 @@ describe('connections between pods', () => {
       'session → mongodb:27017',
       'session → nats:4222',
       'session → tool-executor:9091',
+      'tool-executor → egress:3129',
       'tool-executor → mongodb:27017',
       'tool-executor → nats:4222',
       'tool-executor → sandbox:7777',
@@ -66,6 +67,7 @@ describe('connections between pods', () => {
       'agent-runner → control:9091',
       'agent-runner → control:9092',
       'check → control:8080',
+      'control → egress:3129',
       'control → mongodb:27017',
       'control → nats:4222',
       'control → sandbox:7777',
@@ -152,7 +154,7 @@ describe('ways in and out', () => {
   it('lead from tool-executor to what tools of the operator call, where there are any', () => {
     const values = readChartYaml('ci/own-workspaces.yaml') as object;
     expect(outerEdges(render(values))).toContain('margay-tool-executor → 203.0.113.40/32:8443');
-    const without = { ...values, toolExecutor: {} };
+    const without = { ...values, toolExecutor: { httpToolsDirect: true } };
     expect(outerEdges(render(without)).filter((edge) => edge.includes('203.0.113.40'))).toEqual([]);
   });
 

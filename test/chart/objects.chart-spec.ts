@@ -513,7 +513,9 @@ describe('notes', () => {
     expect(notes()).toContain('It holds for 24 hours');
     expect(notes({ ...EVALUATION, firstKey: { ttlSeconds: 0 } })).not.toContain('It holds');
     const tools = { ...EVALUATION, toolExecutor: { httpToolsSecret: 'tools' } };
-    expect(notes(tools)).toContain('Tools of tools reach nothing unless networkPolicy.httpToolsTo names');
+    expect(notes(tools)).toContain('Tools of tools go out by the egress proxy');
+    const direct = { ...EVALUATION, toolExecutor: { httpToolsSecret: 'tools', httpToolsDirect: true } };
+    expect(notes(direct)).toContain('Tools of tools reach nothing unless networkPolicy.httpToolsTo names');
     expect(notes()).toContain('name them in egress.clusterCidrs');
     const ofClass = (workspace: string) => notes({ ...EVALUATION, sandbox: { classes: { default: { storage: 'snapshot', workspace } } } }); // prettier-ignore
     expect(ofClass('2Gi')).toContain('Files of the class default outlive its pods only while');

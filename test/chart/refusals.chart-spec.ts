@@ -215,6 +215,11 @@ describe('what does not fit together is refused, with what to set', () => {
       'networkPolicy.modelCidrs: empty, so no model is reached; set the ranges of your provider, or modelTo',
     ],
     [
+      'a way of tools that they do not take',
+      { ...EVALUATION, networkPolicy: { httpToolsTo: [{ ipBlock: { cidr: '203.0.113.40/32' } }] } },
+      'networkPolicy.httpToolsTo: tools go out by the egress proxy, so it opens nothing; set toolExecutor.httpToolsDirect to true',
+    ],
+    [
       'a private host that stands for everything',
       { ...EVALUATION, egress: { private: [{ host: 'git.example.com', cidr: '0.0.0.0/0', ports: [443] }] } },
       'egress.private: 0.0.0.0/0 stands for everything, so git.example.com could lead into the cluster; set the range of that host',

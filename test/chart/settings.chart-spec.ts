@@ -229,6 +229,14 @@ describe('settings reach those they are for', () => {
     const values = { ...EVALUATION, toolExecutor: { httpToolsSecret: 't' } };
     expect(environmentIn(values, 'margay-tool-executor').MARGAY_HTTP_TOOLS_FILE).toBe('/margay/http-tools/tools.json');
     expect(environmentIn(values, 'margay-session')).not.toHaveProperty('MARGAY_HTTP_TOOLS_FILE');
+    const egress = find(render(values), 'Service', 'margay-egress');
+    const services = egress.spec.ports.find(({ name }: { name: string }) => name === 'services');
+    expect(environmentIn(values, 'margay-egress').MARGAY_EGRESS_SERVICES_LISTEN).toBe(`0.0.0.0:${services.port}`);
+    const wayOut = 'MARGAY_EGRESS_SERVICES_ADDRESS';
+    expect(environmentIn(values, 'margay-tool-executor')[wayOut]).toBe(`margay-egress:${services.port}`);
+    const direct = { ...EVALUATION, toolExecutor: { httpToolsSecret: 't', httpToolsDirect: true } };
+    for (const other of [EVALUATION, direct])
+      expect(environmentIn(other, 'margay-tool-executor')).not.toHaveProperty(wayOut);
   });
 
   it('sandboxes: their image, limits and classes, to tool-executor', () => {

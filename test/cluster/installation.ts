@@ -153,7 +153,7 @@ export class Installation {
         modelPorts: [PORTS.model],
         ...(this.own['networkPolicy'] as object | undefined),
       },
-      toolExecutor: { ...small, httpToolsSecret: 'note-tool' },
+      toolExecutor: { ...small, httpToolsSecret: 'note-tool', httpToolsDirect: true },
       extra: [this.toolToModel()],
     };
   }

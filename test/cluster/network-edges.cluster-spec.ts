@@ -16,7 +16,7 @@ const PORTS: Record<string, number[]> = {
   'mcp-pool': [9092],
   'ide-manager': [9093],
   channel: [9094],
-  egress: [3128],
+  egress: [3128, 3129],
   mongodb: [27017],
   nats: [4222],
 };
@@ -33,12 +33,20 @@ const EDGES: Record<string, string[]> = {
   'mcp-pool': ['session:9090', 'tool-executor:9091'],
   monitoring: COMPONENTS.map((name) => `${name}:9464`),
   session: ['tool-executor:9091', 'mongodb:27017', 'nats:4222'],
-  'tool-executor': ['session:9090', 'mongodb:27017', 'nats:4222', 'sandbox:7777', 'closed-sandbox:7777', 'api:6443'],
+  'tool-executor': [
+    'session:9090',
+    'egress:3129',
+    'mongodb:27017',
+    'nats:4222',
+    'sandbox:7777',
+    'closed-sandbox:7777',
+    'api:6443',
+  ],
   sandbox: ['egress:3128'],
 };
 const WITH_DNS = [...COMPONENTS, 'check'];
 
-/** Asks the outside from a sandbox, then answers with what it was told. */
+/** Asks the outside from a sandbox, then by the operator's tool, and answers with what it was told. */
 const MODEL = `
   const command = "curl -sS -m 10 http://$WEB/; echo; curl -s -m 10 -o /dev/null -w '%{http_code}\\\\n' http://elsewhere.example/";
   const ask = (web) => JSON.stringify({ command: command.replace('$WEB', web) });
@@ -47,9 +55,10 @@ const MODEL = `
     if (request.method === 'GET') return response.end(JSON.stringify({ object: 'list', data: [{ id: 'house', object: 'model' }] }));
     let text = '';
     for await (const part of request) text += part;
-    const told = JSON.parse(text).messages.findLast(({ role }) => role === 'tool')?.content;
-    const call = { index: 0, id: 'call_1', type: 'function', function: { name: 'aider_shell_tool', arguments: ask(process.argv[1]) } };
-    const parts = told ? [[{ content: 'It said: ' + JSON.stringify(told) }], [{}, 'stop']] : [[{ tool_calls: [call] }], [{}, 'tool_calls']];
+    const told = JSON.parse(text).messages.filter(({ role }) => role === 'tool').map(({ content }) => content);
+    const next = [{ name: 'aider_shell_tool', arguments: ask(process.argv[1]) }, { name: 'note', arguments: '{}' }][told.length];
+    const call = { index: 0, id: 'call_' + told.length, type: 'function', function: next };
+    const parts = next ? [[{ tool_calls: [call] }], [{}, 'tool_calls']] : [[{ content: 'It said: ' + JSON.stringify(told) }], [{}, 'stop']];
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     for (const part of [[{ role: 'assistant' }], ...parts]) response.write('data: ' + JSON.stringify(chunk(...part)) + '\\n\\n');
     response.end('data: [DONE]\\n\\n');
@@ -107,7 +116,9 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
     service('web', namespace),
     metadataPod(cluster, abroad, LINK_LOCAL),
     { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'model-key', namespace }, stringData: { 'api-key': 'none' } },
+    { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'tools', namespace }, stringData: { 'tools.json': JSON.stringify([note()]) } }, // prettier-ignore
   ];
+  const note = () => ({ name: 'note', description: 'Notes it.', parameters: { type: 'object' }, url: `http://${web}/note`, effect: 'unkeyed' }); // prettier-ignore
 
   const imageValues = (name: 'margay' | 'margay-sandbox') => {
     const [repository, tag] = cluster.image(name).split(/:(?=[^:]+$)/);
@@ -115,7 +126,8 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
   };
   const peer = (app: string) => [{ podSelector: { matchLabels: { app } } }];
   const values = (webAddress: string) => ({
-    ...Object.fromEntries(['gateway', 'session', 'toolExecutor', 'mcpPool', 'ideManager', 'channel'].map((name) => [name, SMALL])), // prettier-ignore
+    ...Object.fromEntries(['gateway', 'session', 'mcpPool', 'ideManager', 'channel'].map((name) => [name, SMALL])), // prettier-ignore
+    toolExecutor: { ...SMALL, httpToolsSecret: 'tools' },
     runner: { resources: SMALL.resources, pools: [{ name: 'default', replicas: 1, slots: 10 }] },
     image: { ...imageValues('margay'), pullPolicy: cluster.imagePullPolicy },
     sandbox: {
@@ -149,10 +161,10 @@ describeWith('networkpolicy')('connections of an installed chart', () => {
     return nodePod(cluster, { name: 'client', namespace, script: 'setInterval(() => {}, 1e6)', container, spec });
   };
 
-  it('an agent reaches what a policy names through the proxy, and nothing else', async () => {
+  it('an agent and a tool of the operator reach what they may through the proxy, and nothing else', async () => {
     const run = ['/usr/bin/node', '/opt/margay/cli.cjs', '--url', 'http://margay-gateway', '--quiet', 'run', 'Look outside.']; // prettier-ignore
     const answer = await cluster.exec(namespace, 'client', run);
-    expect(answer).toMatch(/hello from the web.*403/);
+    expect(answer).toMatch(/hello from the web.*403.*hello from the web/s);
   });
 
   it('pain 36: every listed edge connects and no other one, metadata and DNS of sandboxes included', async () => {

@@ -30,7 +30,7 @@ say what each service listens on and whom it calls; everything else follows from
 {{- end }}
 {{- end -}}
 
-{{/* Ports that services listen on, besides the management port 9464 of every pod. */}}
+{{/* Ports that services listen on, besides the management port 9464 of every pod; `services`: theirs has a door of its own. */}}
 {{- define "margay.ports" -}}
 gateway: { name: http, port: 8080 }
 session: { name: grpc-session, port: 9090 }
@@ -38,7 +38,7 @@ tool-executor: { name: grpc-tools, port: 9091 }
 mcp-pool: { name: grpc-mcp, port: 9092 }
 ide-manager: { name: grpc-ide, port: 9093 }
 channel: { name: grpc-channel, port: 9094 }
-egress: { name: proxy, port: 3128 }
+egress: { name: proxy, port: 3128, services: 3129 }
 {{- end -}}
 
 {{/* Which service calls which others, and what else it needs. The network policies are made from it. */}}
@@ -46,7 +46,7 @@ egress: { name: proxy, port: 3128 }
 gateway: { calls: [session, tool-executor, mcp-pool, ide-manager, channel], needs: [nats] }
 session: { calls: [tool-executor], needs: [nats, mongodb, blobs] }
 agent-runner: { calls: [session, tool-executor, mcp-pool], needs: [models] }
-tool-executor: { calls: [session], needs: [nats, mongodb, blobs, apiServer, sandboxes, httpTools] }
+tool-executor: { calls: [session, egress], needs: [nats, mongodb, blobs, apiServer, sandboxes, httpTools] }
 mcp-pool: { calls: [session, tool-executor], needs: [] }
 ide-manager: { calls: [session, tool-executor], needs: [] }
 channel: { calls: [session], needs: [] }

@@ -28,6 +28,7 @@
 {{- if include "margay.egressAuthoritySecret" .root }}
 - { name: MARGAY_EGRESS_CA_DIR, value: /margay/egress-ca }
 {{- end }}
+- { name: MARGAY_EGRESS_SERVICES_LISTEN, value: '0.0.0.0:{{ (get (include "margay.ports" . | fromYaml) "egress").services }}' }
 - { name: MARGAY_EGRESS_DRAIN_SECONDS, value: {{ $own.drainSeconds | quote }} }
 {{- end }}
 {{- if .component.pool }}
@@ -180,6 +181,9 @@ MARGAY_{{ . | upper | replace "-" "_" }}
 {{- end }}
 {{- if .Values.toolExecutor.httpToolsSecret }}
 - { name: MARGAY_HTTP_TOOLS_FILE, value: /margay/http-tools/tools.json }
+{{- if not .Values.toolExecutor.httpToolsDirect }}
+- { name: MARGAY_EGRESS_SERVICES_ADDRESS, value: '{{ include "margay.fullname" $ }}-egress:{{ (get (include "margay.ports" $ | fromYaml) "egress").services }}' }
+{{- end }}
 {{- end }}
 {{- end -}}
 

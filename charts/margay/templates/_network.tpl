@@ -70,7 +70,7 @@
     {{- range $callers }}
     - {{ include "margay.podPeer" (dict "root" $context.root "name" .) }}
     {{- end }}
-  ports: [{ protocol: TCP, port: {{ (get $ports $service).port }} }]
+  ports: [{ protocol: TCP, port: {{ (get $ports $service).services | default (get $ports $service).port }} }]
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -109,7 +109,7 @@ spec:
     {{- if ne $host $context.component.name }}
     - to:
         - {{ include "margay.podPeer" (dict "root" $context.root "name" $host) }}
-      ports: [{ protocol: TCP, port: {{ (get $ports $service).port }} }]
+      ports: [{ protocol: TCP, port: {{ (get $ports $service).services | default (get $ports $service).port }} }]
     {{- end }}
     {{- end }}
     {{- range $need := $needs | uniq | sortAlpha }}
@@ -220,10 +220,10 @@ templates can't tell; whoever names a narrower range means it.
 {{- end -}}
 {{- end -}}
 
-{{/* What the operator's tools call. */}}
+{{/* What the operator's tools call themselves; others go out by egress. */}}
 {{- define "margay.needs.httpTools" -}}
 {{- with .Values.networkPolicy -}}
-{{- if and $.Values.toolExecutor.httpToolsSecret .httpToolsTo -}}
+{{- if and $.Values.toolExecutor.httpToolsSecret $.Values.toolExecutor.httpToolsDirect .httpToolsTo -}}
 - to:
     {{- toYaml .httpToolsTo | nindent 4 }}
   ports: {{ include "margay.policyPorts" .httpToolsPorts }}

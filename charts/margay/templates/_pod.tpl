@@ -120,6 +120,9 @@ margay.dev/pool: {{ .name }}
 {{- range .component.services }}
 {{- with get $ports . }}
 - { name: {{ .name }}, containerPort: {{ .port }} }
+{{- with .services }}
+- { name: services, containerPort: {{ . }} }
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

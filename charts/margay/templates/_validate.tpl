@@ -142,6 +142,9 @@
 - 'networkPolicy.modelCidrs: empty, so no model is reached; set the ranges of your provider, or modelTo to the pods of your own'
 {{- end }}
 {{- end }}
+{{- if and $values.networkPolicy.httpToolsTo (not $values.toolExecutor.httpToolsDirect) }}
+- 'networkPolicy.httpToolsTo: tools go out by the egress proxy, so it opens nothing; set toolExecutor.httpToolsDirect to true, or name addresses that are not public in egress.private'
+{{- end }}
 {{- range $values.egress.private }}
 {{- if hasSuffix "/0" .cidr }}
 - 'egress.private: {{ .cidr }} stands for everything, so {{ .host }} could lead into the cluster; set the range of that host'

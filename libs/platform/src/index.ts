@@ -32,6 +32,7 @@ export { mayAssert, systemPrincipal, type TokenKind } from './auth/entitlements'
 export { generateKeys, Trust } from './auth/key-files';
 export { callersOf, peerName } from './tls/peers';
 export { openTls } from './tls/open-tls';
+export { CallerCheck, type PeerCall } from './tls/credentials';
 export { TlsIdentity } from './tls/tls-identity';
 export { KeyRing, type KeyRingOptions } from './auth/key-ring';
 export { type ConnectionAge } from './grpc/channel';

@@ -6,6 +6,8 @@ export const EgressConfig = z.object({
   MARGAY_EGRESS_LOCAL_SOCKET: z.string().startsWith('/').optional().describe('path of the private Unix socket'),
   /** For sandboxes that reach it over a network; then the next two are needed as well. */
   MARGAY_EGRESS_LISTEN: z.string().regex(/:\d+$/).optional().describe('host:port of the proxy'),
+  /** For services that go out; needs the keys. */
+  MARGAY_EGRESS_SERVICES_LISTEN: z.string().regex(/:\d+$/).optional().describe('host:port of the proxy for services'),
   MARGAY_TOOL_EXECUTOR_URL: z.string().optional().describe('address of tool-executor, which knows the sandboxes'),
   /** Keeps policies of tenants and the secrets that rules add to requests; needs the keys, too. */
   MARGAY_SESSION_URL: z.string().optional().describe('address of session'),

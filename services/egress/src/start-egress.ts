@@ -2,6 +2,7 @@ import { UnavailableError } from '@margay/errors';
 import { NatsBus, parseConfig, type RunningService, type ServiceShared } from '@margay/platform';
 import { systemResolve, type Resolve } from './address/resolver';
 import { EgressAudit } from './audit/egress-audit';
+import type { EgressRecord } from './audit/egress-record';
 import { EgressConfig } from './config';
 import { doorsOf } from './identity/open-doors';
 import { CachedCredentials } from './inject/cached-credentials';
@@ -16,6 +17,7 @@ import { PolicyFile } from './policy/policy-file';
 import type { TenantPolicies } from './policy/tenant-policies';
 import { EgressProxy } from './proxy/egress-proxy';
 import { Gate } from './proxy/gate';
+import { openServices } from './services/open-services';
 import { sessionSide } from './session-side';
 
 const SERVICE = 'egress';
@@ -43,20 +45,25 @@ export async function startEgress(
   const policies = session?.policies ?? file;
   const metrics = new EgressMetrics(shared.management.registry);
   const audit = new EgressAudit((line) => logger.info({ egress: line }, 'egress'));
+  const record = (ended: EgressRecord): void => {
+    metrics.ended(ended);
+    audit.record(ended);
+  };
+  const onBytes = (direction: 'up' | 'down', bytes: number): void => metrics.passed(direction, bytes);
   const gate = new Gate({
     policies,
     identify: doors.identify,
     resolve,
     limits: new Limits(Date.now),
     now: Date.now,
-    onEnd: (record) => {
-      metrics.ended(record);
-      audit.record(record);
-      session?.record(record);
+    onEnd: (ended) => {
+      record(ended);
+      session?.record(ended);
     },
-    onBytes: (direction, bytes) => metrics.passed(direction, bytes),
+    onBytes,
   });
-  metrics.show(() => gate.openCount);
+  const services = await openServices(config, { operator: file, shared, resolve, onEnd: record, onBytes });
+  metrics.show(() => gate.openCount + (services?.openCount ?? 0));
   if (session) metrics.showAge(() => session.policies.ageMs);
   const injector = new Injector(credentials ? new CachedCredentials(credentials) : session?.credentials);
   const interceptor = await interceptorOf(config, { gate, injector });
@@ -70,8 +77,10 @@ export async function startEgress(
     close: async () => {
       removeCheck();
       file.close();
+      services?.stop();
       await doors.close();
-      await proxy.close(config.MARGAY_EGRESS_DRAIN_SECONDS * 1_000);
+      const graceMs = config.MARGAY_EGRESS_DRAIN_SECONDS * 1_000;
+      await Promise.all([proxy.close(graceMs), services?.close(graceMs)]);
       await session?.close();
       await bus?.close();
       clearInterval(summaries);

@@ -126,6 +126,11 @@ export const ToolExecutorConfig = z.object({
   ...WorkspaceSettings,
   /** Tools that the operator defines, see docs/http-tools.md; without it no store is needed. */
   MARGAY_HTTP_TOOLS_FILE: z.string().optional().describe('a JSON file of HTTP tools'),
+  MARGAY_EGRESS_SERVICES_ADDRESS: z
+    .string()
+    .regex(/:\d+$/)
+    .optional()
+    .describe('host:port of the egress proxy for services, by which HTTP tools go out'),
   MARGAY_MONGODB_URL: z
     .string()
     .optional()

@@ -78,7 +78,7 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
   const open = await openDriver({ config, store, keys, grants, logger, shared, announcements });
   const { driver, ledger } = open;
   const metrics = new SandboxMetrics(management.registry);
-  const outside = await openOutside(config, store, logger);
+  const outside = await openOutside(config, store, { logger, keys });
   const db = await store.find();
   const indexStore = await openIndex(db);
   const content = await openContent({ config, db, objects: await store.findObjects(), index: indexStore, open, logger, management });

@@ -22,6 +22,7 @@ export const ATTRIBUTE = {
   httpMethod: 'http.request.method',
   httpRoute: 'http.route',
   httpStatus: 'http.response.status_code',
+  serverAddress: 'server.address',
   rpcSystem: 'rpc.system',
   rpcService: 'rpc.service',
   rpcMethod: 'rpc.method',

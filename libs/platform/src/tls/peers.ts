@@ -1,5 +1,5 @@
 /**
- * Who may call the gRPC server of a service. The chart's network policies are the same table (`margay.edges`), and a test
+ * Who may call the gRPC server of a service, or the door of the egress proxy for services. The chart's network policies are the same table (`margay.edges`), and a test
  * compares them.
  */
 const CALLERS: ReadonlyMap<string, readonly string[]> = new Map([
@@ -8,6 +8,7 @@ const CALLERS: ReadonlyMap<string, readonly string[]> = new Map([
   ['mcp-pool', ['gateway', 'agent-runner']],
   ['ide-manager', ['gateway']],
   ['channel', ['gateway']],
+  ['egress', ['tool-executor']],
 ]);
 
 /** The service behind a contract, by the middle part of its proto package. */
@@ -23,5 +24,5 @@ export const peerName = (service: string): string => `${service}.margay.internal
 /** The service that serves contracts of this audience. */
 export const serverOf = (audience: string): string => SERVERS.get(audience) ?? audience;
 
-/** Services that may call this one; nobody where it serves no gRPC. */
+/** Services that may call this one; nobody where it has no door for them. */
 export const callersOf = (service: string): readonly string[] => CALLERS.get(service) ?? [];

@@ -43,6 +43,18 @@ export class TlsIdentity implements experimental.CertificateProvider {
     return `The certificate in ${this.folder} (MARGAY_TLS_DIR) has expired: nobody takes new connections by it. Have "margay.cjs bootstrap" make a new one.`;
   }
 
+  /** As it is now, in the form of `node:tls`: for connections that are not gRPC. */
+  get pem(): { cert: Buffer; key: Buffer; ca: Buffer } {
+    const { certificate: cert, privateKey: key, authorities: ca } = this.material;
+    return { cert, key, ca };
+  }
+
+  /** Tells of each change, until the returned function is called. */
+  onChange(listener: () => void): () => void {
+    this.ofIdentity.add(listener);
+    return () => void this.ofIdentity.delete(listener);
+  }
+
   get expiresAtMs(): number {
     return this.material.expiresAtMs;
   }

@@ -22,8 +22,8 @@ export class EgressAudit {
     const isDenial = record.decision === 'denied' && !NOT_SINGLY.has(record.reason ?? '');
     const isSingle = isDenial || record.credential !== undefined;
     if (isSingle) return this.write(record);
-    const { tenantId, sandboxId, host, port, rule, reason, status } = record;
-    const key = JSON.stringify([tenantId, sandboxId, host, port, rule, reason, status]);
+    const { tenantId, sandboxId, service, host, port, rule, reason, status } = record;
+    const key = JSON.stringify([tenantId, sandboxId, service, host, port, rule, reason, status]);
     const known = this.kinds.get(key);
     if (known) return add(known, record);
     if (this.kinds.size >= MAX_KINDS) this.flush();

@@ -7,6 +7,8 @@ export interface EgressRecord {
   tenantId?: string;
   sessionId?: string;
   sandboxId?: string;
+  /** Who asks where it is no sandbox. */
+  service?: string;
   host: string;
   port: number;
   method?: string;

@@ -18,6 +18,8 @@ export interface EgressProxyOptions {
   /** Reads the requests in tunnels; absent: tunnels whose requests must be read are refused. */
   interceptor?: Interceptor | undefined;
   now: () => number;
+  /** Tunnels may carry anything at once; else they must begin with TLS to the host that they were opened to. */
+  isAnyProtocol?: boolean;
 }
 
 const HELLO_TIMEOUT_MS = 10_000;
@@ -72,7 +74,7 @@ export class EgressProxy {
   private async handleTunnel(request: IncomingMessage, client: Socket, head: Buffer): Promise<void> {
     client.setTimeout(0);
     client.on('error', () => undefined); // its end is noticed where it is read
-    const { gate, interceptor } = this.options;
+    const { gate, interceptor, isAnyProtocol } = this.options;
     const exchange = gate.begin();
     let upstream: Socket | undefined;
     let isOpen = false;
@@ -85,10 +87,10 @@ export class EgressProxy {
       if (!intercept) upstream = await gate.connect(exchange, target);
       client.write('HTTP/1.1 200 Connection established\r\n\r\n');
       [isOpen, exchange.status] = [true, 200];
-      const hello = await demandHello(client, head, target.host, HELLO_TIMEOUT_MS);
+      const hello = isAnyProtocol ? head : await demandHello(client, head, target.host, HELLO_TIMEOUT_MS);
       if (upstream) {
         exchange.countUp(hello.length);
-        upstream.write(hello);
+        if (hello.length > 0) upstream.write(hello);
         await join(client, upstream, exchange);
       } else {
         interceptor?.take(client, hello, { caller, ...target });

@@ -1,12 +1,13 @@
-import type { EgressCaller, EgressLimits } from '@margay/contracts';
+import type { EgressLimits } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import { decisionOf, type EgressRecord } from '../audit/egress-record';
 import { exceeded, type Lease } from '../limits/limits';
 import type { Target } from '../policy/judge';
+import type { Caller } from './gate';
 
 /** One request or tunnel, from its first byte to its record. */
 export class Exchange {
-  caller?: EgressCaller;
+  caller?: Caller;
   target?: Target;
   rule?: string;
   /** Whether it may only go to addresses that are public, not to those that the operator excepted. */
@@ -59,7 +60,8 @@ export class Exchange {
     const { caller, target, rule, why, credential } = this;
     return {
       at: this.startedAt,
-      ...(caller && { tenantId: caller.tenantId, sandboxId: caller.sandboxId }),
+      ...(caller && { tenantId: caller.tenantId }),
+      ...(caller && (caller.service === undefined ? { sandboxId: caller.sandboxId } : { service: caller.service })),
       ...(caller?.sessionId !== undefined && { sessionId: caller.sessionId }),
       host: target?.host ?? '',
       port: target?.port ?? 0,

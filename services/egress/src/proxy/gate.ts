@@ -12,8 +12,13 @@ import type { EgressSettings } from '../policy/egress-policy';
 import type { EgressPolicies } from '../policy/policy-file';
 import { Exchange } from './exchange';
 
+/** On whose behalf somebody asks: a sandbox, or a service that acts for a tenant. */
+export interface Caller extends EgressCaller {
+  service?: string;
+}
+
 /** @throws UnauthenticatedError `egress_identity` */
-export type Identify = (request: IncomingMessage) => Promise<EgressCaller>;
+export type Identify = (request: IncomingMessage) => Promise<Caller>;
 
 export interface GateOptions {
   policies: EgressPolicies;
@@ -68,14 +73,14 @@ export class Gate {
   }
 
   /** @throws UnauthenticatedError `egress_identity`, ResourceExhaustedError `egress_limit` */
-  async identify(exchange: Exchange, request: IncomingMessage): Promise<EgressCaller> {
+  async identify(exchange: Exchange, request: IncomingMessage): Promise<Caller> {
     const caller = await this.options.identify(request);
     this.count(exchange, caller);
     return caller;
   }
 
   /** @throws ResourceExhaustedError `egress_limit` */
-  count(exchange: Exchange, caller: EgressCaller): void {
+  count(exchange: Exchange, caller: Caller): void {
     exchange.caller = caller;
     exchange.limits = this.policyOf(caller).limits;
     this.options.limits.request(caller, exchange.limits);

@@ -1,5 +1,9 @@
-import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { isMargayError } from '@margay/errors';
+import { ATTRIBUTE, withSpan } from '@margay/platform';
 import type { AttemptEnd } from './outside-tool';
 
 export interface HttpRequest {
@@ -21,11 +25,43 @@ export interface HttpAnswer {
 
 type NoAnswer = Extract<AttemptEnd, { kind: 'not_sent' | 'lost' }>;
 
+/** Opens a connection to a host that others lead there; it fails before anything has been sent to the host. */
+export type OpenTunnel = (url: URL, signal: AbortSignal) => Promise<Socket>;
+
+/** The same through a tunnel, if there is one to open. */
+export async function sendBy(open: OpenTunnel | undefined, request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
+  if (!open) return send(request);
+  const url = new URL(request.url);
+  const attributes = { [ATTRIBUTE.serverAddress]: url.hostname, [ATTRIBUTE.httpMethod]: request.method };
+  return withSpan(
+    'egress.request',
+    attributes,
+    async (span) => {
+      const answer = await sendThrough(open, url, request);
+      if ('status' in answer) span?.setAttribute(ATTRIBUTE.httpStatus, answer.status);
+      else span?.setAttribute(ATTRIBUTE.errorType, answer.kind);
+      return answer;
+    },
+    { kind: 'client' },
+  );
+}
+
+async function sendThrough(open: OpenTunnel, url: URL, request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
+  let tunnel: Socket;
+  try {
+    tunnel = await open(url, request.signal);
+  } catch (error) {
+    const reason = isMargayError(error) ? error.reason : 'unknown';
+    return { kind: 'not_sent', error: `the server could not be reached (${reason})` };
+  }
+  return send(request, tunnel);
+}
+
 /**
  * One HTTP request on a connection of its own: only so it is known whether anything was sent (a kept one may be closed by
  * the server at the very moment), and nothing is repeated behind our back. Redirects are answers. Never rejects.
  */
-export function send(request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
+export function send(request: HttpRequest, tunnel?: Socket): Promise<HttpAnswer | NoAnswer> {
   const { url, method, headers, body, signal, maxBytes } = request;
   const isSecure = url.startsWith('https:');
   let isSent = false;
@@ -44,10 +80,14 @@ export function send(request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
     try {
       const open = isSecure ? httpsRequest : httpRequest;
       const sizes = { 'content-length': String(Buffer.byteLength(body)), 'accept-encoding': 'identity' };
-      const outgoing = open(url, { method, headers: { ...headers, ...sizes }, agent: false, signal });
+      const options = { method, headers: { ...headers, ...sizes }, signal, ...connectionOf(url, tunnel) };
+      const outgoing = open(url, options);
       outgoing.once('socket', (socket) => {
-        socket.once(isSecure ? 'secureConnect' : 'connect', () => (isSent = true));
+        if (isSecure) socket.once('secureConnect', () => (isSent = true));
+        else if (tunnel) isSent = true;
+        else socket.once('connect', () => (isSent = true));
       });
+      outgoing.once('close', () => tunnel?.destroy());
       outgoing.once('response', onResponse);
       outgoing.on('error', onError);
       // An answer that switches to another protocol closes the connection, and is neither of both.
@@ -57,6 +97,17 @@ export function send(request: HttpRequest): Promise<HttpAnswer | NoAnswer> {
       onError(error as NodeJS.ErrnoException);
     }
   });
+}
+
+function connectionOf(address: string, tunnel: Socket | undefined): RequestOptions {
+  if (!tunnel) return { agent: false };
+  const { protocol, hostname } = new URL(address);
+  // Only agents know it, and a port that is the usual one does not stand in `Host`.
+  const defaultPort = protocol === 'https:' ? 443 : 80;
+  return {
+    defaultPort,
+    createConnection: () => (protocol === 'https:' ? connectTls({ socket: tunnel, servername: hostname }) : tunnel),
+  };
 }
 
 async function read(response: IncomingMessage, maxBytes: number): Promise<HttpAnswer> {

@@ -49,7 +49,7 @@ function toolWith(more: Partial<Record<keyof HttpToolSettings, unknown>> = {}): 
 }
 
 const attempt = (tool: HttpTool, signal: AbortSignal = new AbortController().signal) =>
-  tool.attempt({ callId: 's1.1.1.0', argsJson: '{"to":"ada"}', signal });
+  tool.attempt({ callId: 's1.1.1.0', tenantId: 't1', argsJson: '{"to":"ada"}', signal });
 
 function secretFile(text: string): string {
   const file = path.join(folder, 'secret');
@@ -177,7 +177,7 @@ describe('an HTTP tool', () => {
 
   it('sends a call id that is no header value to nobody', async () => {
     const signal = new AbortController().signal;
-    const end = await toolWith().attempt({ callId: 's1.1\r\nX-Other: y', argsJson: '{}', signal });
+    const end = await toolWith().attempt({ callId: 's1.1\r\nX-Other: y', tenantId: 't1', argsJson: '{}', signal });
     expect(end).toMatchObject({ kind: 'not_sent' });
     expect(received).toEqual([]);
   });

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { ToolDescriptor } from '@margay/contracts';
-import { send, type HttpAnswer } from './http-send';
+import { sendBy, type HttpAnswer, type OpenTunnel } from './http-send';
 import type { HeaderValue, HttpToolSettings } from './http-tool-file';
 import { Secrets } from './secrets';
 import type { Attempt, AttemptEnd, OutsideTool } from './outside-tool';
@@ -19,12 +19,16 @@ export class HttpTool implements OutsideTool {
   readonly descriptor: ToolDescriptor;
   readonly timeoutMs: number;
 
-  constructor(private readonly settings: HttpToolSettings) {
+  /** @param tunnelFor how a tenant's calls go out; absent: from here */
+  constructor(
+    private readonly settings: HttpToolSettings,
+    private readonly tunnelFor?: (tenantId: string) => OpenTunnel,
+  ) {
     this.descriptor = descriptorOf(settings);
     this.timeoutMs = settings.timeout_seconds * 1_000;
   }
 
-  async attempt({ callId, argsJson, signal }: Attempt): Promise<AttemptEnd> {
+  async attempt({ callId, tenantId, argsJson, signal }: Attempt): Promise<AttemptEnd> {
     const { url, method } = this.settings;
     const secrets = new Secrets();
     const headers = await this.headers(secrets).catch(() => undefined);
@@ -37,7 +41,7 @@ export class HttpTool implements OutsideTool {
       maxBytes: ANSWER_MAX_BYTES,
       signal,
     };
-    const answer = await send(request);
+    const answer = await sendBy(this.tunnelFor?.(tenantId), request);
     return 'kind' in answer ? answer : resultOf(answer, secrets);
   }
 

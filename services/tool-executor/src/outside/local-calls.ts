@@ -37,9 +37,9 @@ export class LocalCalls {
 
   /** Makes a call whose row names this process. */
   start(tool: OutsideTool, call: GuardedCall, argsJson: string): LocalCall {
-    const { callId } = call;
+    const { callId, tenantId } = call;
     const stop = new AbortController();
-    const ended = perform(tool, { callId, argsJson }, stop.signal)
+    const ended = perform(tool, { callId, tenantId, argsJson }, stop.signal)
       .then((outcome) => this.store(callId, outcome, stop.signal))
       .finally(() => this.calls.delete(callId));
     ended.catch((error: unknown) => this.options.logger.error({ err: error, toolCallId: callId }, 'a call broke'));

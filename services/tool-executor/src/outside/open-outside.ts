@@ -1,8 +1,9 @@
 import { InvalidArgumentError } from '@margay/errors';
-import { storeGenerationOf, type Logger } from '@margay/platform';
+import { storeGenerationOf, type KeyRing, type Logger } from '@margay/platform';
 import { BUILTIN_TOOLS } from '@margay/toolbox';
 import type { ToolExecutorConfig } from '../config';
 import type { ServiceStore } from '../store/service-store';
+import { egressTunnels } from './egress-tunnels';
 import { HttpTool } from './http-tool';
 import { readHttpTools } from './http-tool-file';
 import { MongoGuardStore } from './mongo-guard-store';
@@ -12,12 +13,14 @@ import { OutsideCalls } from './outside-calls';
 export async function openOutside(
   config: ToolExecutorConfig,
   store: Pick<ServiceStore, 'find'>,
-  logger: Logger,
+  { logger, keys }: { logger: Logger; keys: KeyRing },
 ): Promise<OutsideCalls | undefined> {
   const { MARGAY_HTTP_TOOLS_FILE: file, MARGAY_MONGODB_DATABASE: database } = config;
+  const { MARGAY_EGRESS_SERVICES_ADDRESS: proxy } = config;
   if (file === undefined) return undefined;
   const names = new Set(BUILTIN_TOOLS.map(({ tool_id: id }) => id));
-  const tools = readHttpTools(file, names).map((settings) => new HttpTool(settings));
+  const tunnelFor = proxy === undefined ? undefined : egressTunnels(proxy, keys);
+  const tools = readHttpTools(file, names).map((settings) => new HttpTool(settings, tunnelFor));
   const db = await store.find();
   if (!db) throw missing();
   const guard = new MongoGuardStore(db.collection('toolCalls'), db.collection('outsideEpochs'));

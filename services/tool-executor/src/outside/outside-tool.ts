@@ -4,6 +4,8 @@ import type { ToolDescriptor } from '@margay/contracts';
 export interface Attempt {
   /** The key under which a keyed effect may be repeated. */
   callId: string;
+  /** For whom it is made. */
+  tenantId: string;
   argsJson: string;
   /** Its abort ends the attempt at once. */
   signal: AbortSignal;

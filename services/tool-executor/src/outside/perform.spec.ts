@@ -38,7 +38,7 @@ function toolOf(effect: EffectClass, ends: (AttemptEnd | undefined)[]): OutsideT
 
 async function outcomeOf(effect: EffectClass, ends: (AttemptEnd | undefined)[], stop: AbortSignal = never) {
   const tool = toolOf(effect, ends);
-  const performing = perform(tool, { callId: 'c', argsJson: '{}' }, stop, () => Promise.resolve());
+  const performing = perform(tool, { callId: 'c', tenantId: 't1', argsJson: '{}' }, stop, () => Promise.resolve());
   let isOver = false;
   void performing.finally(() => (isOver = true));
   while (!isOver) await jest.advanceTimersByTimeAsync(250);
@@ -98,5 +98,7 @@ it('says of a call that never left the process that it was cancelled, or leaves 
 
 it('counts a mistake of the tool as sent', async () => {
   const tool = { ...toolOf('unkeyed', [ok]), attempt: () => Promise.reject(new Error('a mistake')) };
-  expect(await perform(tool, { callId: 'c', argsJson: '{}' }, never)).toMatchObject({ status: 'unknown' });
+  expect(await perform(tool, { callId: 'c', tenantId: 't1', argsJson: '{}' }, never)).toMatchObject({
+    status: 'unknown',
+  });
 });
