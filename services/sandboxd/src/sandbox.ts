@@ -207,7 +207,8 @@ export class Sandbox {
   /** Watching is no use of the sandbox: it may be stopped meanwhile. */
   async *watchIndex(grant: SandboxGrant, signal: AbortSignal): AsyncIterable<sandboxdPb.WatchIndexResponse> {
     await this.admit(grant, 'admin');
-    yield* this.workspace.watch(signal);
+    for await (const message of this.workspace.watch(signal))
+      yield { ...message, workspacePercent: this.watch?.percent };
   }
 
   async addWorktree(

@@ -101,6 +101,11 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
   const follower = new IndexFollower({
     index,
     tokenFor: (sandbox) => registry.ownerToken(sandbox),
+    onSpace: ({ ref }, percent) => {
+      open
+        .noteSpace?.(ref, percent)
+        .catch((error: unknown) => logger.warn({ err: error }, 'a volume was left as it is'));
+    },
     isLive: (sandbox) => registry.find(sandbox.ref.tenantId, sandbox.ref.sessionId) === sandbox,
     now: () => Date.now(),
     logger,

@@ -34,8 +34,9 @@ describe('LimitWatch', () => {
 
   it('tells that the workspace fills, ends the heaviest call once when it is full, and lets it be emptied', async () => {
     const { watch, ended } = watchOf([0.5, 0.91, 0.96, 0.97, 0.4]);
+    expect(watch.percent).toBeUndefined();
     await watch.look(0);
-    expect([watch.note, watch.isFull]).toEqual([undefined, false]);
+    expect([watch.note, watch.isFull, watch.percent]).toEqual([undefined, false, 50]);
     await watch.look(2_000);
     expect([watch.note, watch.isFull]).toEqual([expect.stringContaining('91 % full'), false]);
     for (const at of [4_000, 6_000]) await watch.look(at);

@@ -31,12 +31,18 @@ export class LimitWatch {
   private looking: Promise<void> = Promise.resolve();
   private nextMeasureMs = 0;
   private share = 0;
+  private measured = false;
 
   constructor(private readonly options: LimitWatchOptions) {}
 
   /** Nothing more is written until something is removed. */
   get isFull(): boolean {
     return this.share >= FULL;
+  }
+
+  /** How full the workspace is; undefined while nobody has measured. */
+  get percent(): number | undefined {
+    return this.measured ? Math.min(100, Math.round(this.share * 100)) : undefined;
   }
 
   /** What to tell whoever runs a command; undefined while there is room. */
@@ -77,6 +83,7 @@ export class LimitWatch {
     const startedAt = performance.now();
     const wasFull = this.isFull;
     this.share = await measure(root, workspaceBytes).catch(() => this.share);
+    this.measured = true;
     this.nextMeasureMs = nowMs + Math.max(MEASURE_EVERY_MS, (performance.now() - startedAt) * REST);
     // Those that remove files may go on.
     if (this.isFull && !wasFull) await this.options.end('disk', bytesWritten);

@@ -1,6 +1,6 @@
 import type { FindCaller } from '../egress/egress-callers';
 import type { SandboxConnections } from '../sandbox/sandbox-connections';
-import type { SandboxDriver } from './sandbox-driver';
+import type { SandboxDriver, SandboxRef } from './sandbox-driver';
 import type { SandboxInventory } from './sandbox-inventory';
 import type { SandboxLedger } from './sandbox-ledger';
 import type { RestorePreparation } from '../kubernetes-driver/restore-preparation';
@@ -23,6 +23,8 @@ export interface OpenDriver {
   restoring?: RestorePreparation;
   /** Where workspaces are volumes: removes one that is no workspace's any more. */
   dropVolume?: (volume: { namespace: string; pvcName: string; pvcUid: string }) => Promise<void>;
+  /** Where volumes can grow: told how full the workspace of a sandbox is. */
+  noteSpace?: (ref: SandboxRef, percent: number) => Promise<unknown>;
   /** Where sandboxes speak to the egress proxy over a network. */
   findCaller?: FindCaller;
   /** Sandboxes that are to end have been released before. */

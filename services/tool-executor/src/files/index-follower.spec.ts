@@ -5,7 +5,7 @@ import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import { EMPTY_CONTENT } from './index-store-fixture';
 import { IndexFollower } from './index-follower';
 
-type Message = { index?: typeof EMPTY_CONTENT; ageMs: number };
+type Message = { index?: typeof EMPTY_CONTENT; ageMs: number; workspacePercent?: number };
 
 let told: string[];
 let watches: number;
@@ -24,6 +24,7 @@ beforeEach(() => {
         void told.push(`${of.workspaceId === place.workspaceId} ${found.files.join()} ${at}`),
       confirm: async () => void told.push('same'),
     },
+    onSpace: ({ ref }, percent) => void told.push(`${ref.sandboxId} ${percent} %`),
     tokenFor: async () => 'token',
     isLive: () => isLive,
     now: () => 100,
@@ -59,6 +60,17 @@ describe('following the index of a sandbox', () => {
     follower.follow(sandbox());
     await jest.advanceTimersByTimeAsync(600);
     expect(told).toEqual(['true a 97', 'same']);
+  });
+
+  it('tells how full the workspace is, as often as the sandbox says it', async () => {
+    answer = async function* () {
+      yield { ageMs: 0, workspacePercent: 80 };
+      yield { ageMs: 0 };
+      await new Promise(() => undefined);
+    };
+    follower.follow(sandbox());
+    await jest.advanceTimersByTimeAsync(600);
+    expect(told).toEqual(['x 80 %', 'same', 'same']);
   });
 
   it('is taken up again when it breaks off, as long as the sandbox is in use', async () => {

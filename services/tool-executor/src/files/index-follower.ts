@@ -11,6 +11,8 @@ export interface IndexFollowerOptions {
   tokenFor: (sandbox: LiveSandbox) => Promise<string>;
   /** Whether it is still the sandbox of its session. */
   isLive: (sandbox: LiveSandbox) => boolean;
+  /** Told how full a workspace is, now and then. */
+  onSpace?: ((sandbox: LiveSandbox, percent: number) => void) | undefined;
   now: () => number;
   logger: Logger;
 }
@@ -55,10 +57,12 @@ export class IndexFollower {
   }
 
   private async hear(sandbox: LiveSandbox, signal: AbortSignal): Promise<void> {
-    const { index, tokenFor, now } = this.options;
+    const { index, tokenFor, now, onSpace } = this.options;
     const place = placeOf(sandbox);
     const grant = await tokenFor(sandbox);
-    for await (const { index: found, ageMs } of sandbox.connection.client.watchIndex({}, { grant, signal })) {
+    for await (const message of sandbox.connection.client.watchIndex({}, { grant, signal })) {
+      const { index: found, ageMs, workspacePercent } = message;
+      if (workspacePercent !== undefined) onSpace?.(sandbox, workspacePercent);
       // A look that somebody began later, and whose result came sooner, is the later one.
       if (found) await index.save(place, found, now() - Math.min(ageMs, AGE_MAX_MS));
       else await index.confirm(place);

@@ -14,6 +14,8 @@ export const SandboxClass = z.strictObject({
   cpu: z.strictObject({ request: Quantity, limit: Quantity }),
   memory: z.strictObject({ request: Quantity, limit: Quantity }),
   workspace: Quantity,
+  /** A volume that fills up grows so far, where its storage class can do that. Absent: it does not grow. */
+  maxWorkspace: Quantity.optional(),
   scratch: Quantity,
   /** `volume`: a volume per workspace, which outlives its pods; `snapshot`: a folder of the pod, which ends with it. */
   storage: z.enum(['volume', 'snapshot']),

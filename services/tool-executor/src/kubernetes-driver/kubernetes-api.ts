@@ -109,6 +109,13 @@ export class KubernetesApi {
     await this.write('patch', 'volume', () => this.core.patchNamespacedPersistentVolumeClaim(patch, this.merging()));
   }
 
+  /** @throws ABORTED `changed` if it is not what was seen any more */
+  async growVolume({ namespace, name, uid, resourceVersion }: Seen, storage: string): Promise<void> {
+    const body = { metadata: { uid, resourceVersion }, spec: { resources: { requests: { storage } } } };
+    const patch = { namespace, name, body };
+    await this.write('patch', 'volume', () => this.core.patchNamespacedPersistentVolumeClaim(patch, this.merging()));
+  }
+
   async deleteVolume({ namespace, name, uid }: Seen): Promise<void> {
     const body = { preconditions: { uid } };
     await this.write('delete', 'volume', () =>

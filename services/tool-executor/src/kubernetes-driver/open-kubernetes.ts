@@ -32,6 +32,7 @@ import { poolTarget, TARGET_WINDOW_MS } from './pool-target';
 import type { SandboxContext } from './sandbox-context';
 import { SandboxRepository } from './sandbox.repository';
 import { isFinal, type SandboxRow } from './sandbox-row';
+import { VolumeGrowth } from './volume-growth';
 import type { Probe } from './warm-pool';
 import { WaitingRepository } from './waiting.repository';
 import { WorkspaceRepository } from './workspace.repository';
@@ -83,6 +84,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
   const sweeps = sweepsOf(context, driver, { config, leases, metrics, keeping, network });
   for (const sweep of sweeps) sweep.start();
   const connections = new SandboxConnections((connection) => greetAsNobody(connection, grants));
+  const growth = new VolumeGrowth(context);
   const likely = new LikelyClaims(context, connections);
   likely.start();
   const removeCheck = management.registerCheck('kubernetes', 'ready', () =>
@@ -96,6 +98,7 @@ export async function openKubernetes(options: OpenKubernetesOptions): Promise<Op
     snapshots: keeping.snapshots,
     restoring: keeping.preparation,
     dropVolume: ({ namespace, pvcName: name, pvcUid: uid }) => api.deleteVolume({ namespace, name, uid }),
+    noteSpace: (ref, percent) => growth.consider(ref, percent),
     name: 'kubernetes',
     warning: undefined,
     findCaller: findCallerIn(sandboxes, workspaces),

@@ -110,6 +110,17 @@ describe('the pod of a sandbox', () => {
     expect([limitOf({}), limitOf({ hostUsers: true }), limitOf({ hostUsers: false })]).toEqual(['0', '0', '512']);
   });
 
+  it('may fill what its volume can become, and no more than its folder', () => {
+    const bytesIn = (more: Partial<PodRequest>) =>
+      podOf(
+        request({ class: { ...classOf('default'), maxWorkspace: '50Gi' }, ...more }),
+        settings,
+      ).spec?.containers[0]?.env?.find(({ name }) => name === 'MARGAY_SANDBOX_WORKSPACE_BYTES')?.value;
+    expect([bytesIn({ volumeName: 'v' }), bytesIn({})]).toEqual([String(50 * 1024 ** 3), String(10 * 1024 ** 3)]);
+    const fixed = { class: classOf('default'), volumeName: 'v' };
+    expect(bytesIn(fixed)).toBe(String(10 * 1024 ** 3));
+  });
+
   it('has the strict profile in the class strict, and in no other', () => {
     const limitsOf = (className: string) =>
       podOf(request({ className, class: classOf(className) }), settings)

@@ -217,7 +217,8 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
     MARGAY_SANDBOX_PROCESSES: String(kind.hostUsers === false ? PROCESSES : 0),
     MARGAY_SANDBOX_POD_PROCESSES: String(isStrict ? STRICT_PROCESSES : PROCESSES),
     ...(isStrict ? { MARGAY_SANDBOX_PROFILE: 'strict' } : {}),
-    MARGAY_SANDBOX_WORKSPACE_BYTES: String(bytesOf(kind.workspace)),
+    // A volume tells its size itself; this is for those that share a disk.
+    MARGAY_SANDBOX_WORKSPACE_BYTES: String(bytesOf(mostOf(request))),
     ...(proxy && hasProxy(request, settings)
       ? { MARGAY_SANDBOX_PROXY_URL: `http://${sandboxId}:${proxyTokenOf?.(sandboxId)}@${PROXY_NAME}:${proxy.port}` }
       : {}),
@@ -230,6 +231,11 @@ function environmentOf(request: PodRequest, settings: PodSettings) {
   };
   const fixed = Object.entries(values).map(([name, value]) => ({ name, value }));
   return [{ name: 'MARGAY_SANDBOX_ID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } }, ...fixed];
+}
+
+/** What its workspace may ever take. */
+function mostOf({ class: kind, volumeName }: PodRequest): string {
+  return volumeName === undefined ? kind.workspace : (kind.maxWorkspace ?? kind.workspace);
 }
 
 /** A class may have no way out at all. */

@@ -185,13 +185,19 @@ export class ClusterFixture {
       cpu: { request: '100m', limit: '1' },
       memory: { request: '64Mi', limit: '512Mi' },
       workspace: '1Gi',
+      maxWorkspace: '2Gi',
       scratch: '1Gi',
       storage: this.storage,
       egress: 'none',
       warm: { min: warm, max: warm },
     };
     // Of these none waits.
-    const rare = { ...kind, storage: this.storage === 'volume' ? 'snapshot' : 'volume', warm: { min: 0, max: 0 } };
+    const rare = {
+      ...kind,
+      maxWorkspace: undefined,
+      storage: this.storage === 'volume' ? 'snapshot' : 'volume',
+      warm: { min: 0, max: 0 },
+    };
     writeFileSync(file, JSON.stringify({ default: kind, dense: rare, strict: rare }));
     return file;
   }

@@ -47,6 +47,8 @@ export class FakeCluster {
   /** Pods it takes before it refuses by quota. */
   podQuota = Infinity;
   isDown = false;
+  /** Whether volumes can be made larger. */
+  canGrow = true;
   /** Where it refuses everything, as without a role. */
   readonly forbidden = new Set<string>();
   onPod: (pod: FakeObject) => void = () => undefined;
@@ -149,6 +151,8 @@ export class FakeCluster {
     const { labels, annotations } = body.metadata ?? {};
     known.metadata.labels = { ...known.metadata.labels, ...labels };
     known.metadata.annotations = { ...known.metadata.annotations, ...annotations };
+    if (body.spec && !this.canGrow) return failure(403, 'Forbidden', 'the storageclass must support resize');
+    known.spec = { ...known.spec, ...body.spec };
     this.writes.push({ verb: 'patch', plural, name: known.metadata.name });
     this.changed('MODIFIED', known);
     return [200, known];

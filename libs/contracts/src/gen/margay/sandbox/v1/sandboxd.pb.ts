@@ -167,6 +167,8 @@ export interface WatchIndexResponse {
     | undefined;
   /** How long ago the look began that says so. */
   ageMs: number;
+  /** How full the workspace is, where that is watched. */
+  workspacePercent?: number | undefined;
 }
 
 export interface Worktree {
@@ -2664,7 +2666,7 @@ export const WatchIndexRequest: MessageFns<WatchIndexRequest> = {
 };
 
 function createBaseWatchIndexResponse(): WatchIndexResponse {
-  return { index: undefined, ageMs: 0 };
+  return { index: undefined, ageMs: 0, workspacePercent: undefined };
 }
 
 export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
@@ -2674,6 +2676,9 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
     }
     if (message.ageMs !== 0) {
       writer.uint32(16).uint64(message.ageMs);
+    }
+    if (message.workspacePercent !== undefined) {
+      writer.uint32(24).uint32(message.workspacePercent);
     }
     return writer;
   },
@@ -2707,6 +2712,14 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
             message.ageMs = longToNumber(reader.uint64());
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.workspacePercent = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2727,6 +2740,11 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
         : isSet(object.age_ms)
         ? globalThis.Number(object.age_ms)
         : 0,
+      workspacePercent: isSet(object.workspacePercent)
+        ? globalThis.Number(object.workspacePercent)
+        : isSet(object.workspace_percent)
+        ? globalThis.Number(object.workspace_percent)
+        : undefined,
     };
   },
 
@@ -2737,6 +2755,9 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
     }
     if (message.ageMs !== 0) {
       obj.ageMs = Math.round(message.ageMs);
+    }
+    if (message.workspacePercent !== undefined) {
+      obj.workspacePercent = Math.round(message.workspacePercent);
     }
     return obj;
   },
@@ -2750,6 +2771,7 @@ export const WatchIndexResponse: MessageFns<WatchIndexResponse> = {
       ? ListFilesResponse.fromPartial(object.index)
       : undefined;
     message.ageMs = object.ageMs ?? 0;
+    message.workspacePercent = object.workspacePercent ?? undefined;
     return message;
   },
 };
