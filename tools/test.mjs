@@ -1,5 +1,6 @@
 // `npm test`: unit, contract, integration and end-to-end tests, with all their set-up. `npm test -- PATTERN…` runs the
 // files that match, `-- --again` runs files with failures once more. It ends with a line `N passed, N failed`.
+import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,18 +25,25 @@ async function main() {
   const { openServers, TEST_SOURCES } = await import('../libs/launcher/dist/index.js');
   const directory = await mkdtemp(join(tmpdir(), 'margay-test-'));
   let servers;
+  let running;
+  let interrupted;
+  const start = (...command) => (running = spawn(...command));
   const stop = async () => {
+    // A signal to this process alone, as a supervisor sends it, ends all of it.
+    running?.kill();
     await servers?.stop();
     await rm(directory, { recursive: true, force: true });
   };
-  for (const signal of SIGNALS) process.once(signal, () => void stop().finally(() => process.exit(130)));
+  const interrupt = () => (interrupted ??= stop().finally(() => process.exit(130)));
+  for (const signal of SIGNALS) process.once(signal, interrupt);
   try {
     // One server of each kind for the whole run; every file has a database of its own.
     servers = await openServers({ directory, progress, allow: TEST_SOURCES });
     const env = { ...process.env, MARGAY_NATS_URL: servers.nats.url, MARGAY_MONGODB_URL: servers.store.url };
-    const run = (name, ...flags) => {
+    const run = async (name, ...flags) => {
+      await interrupted;
       progress(`running ${name} tests`);
-      return runJest(patterns, ['--passWithNoTests', ...flags], { env, isAgain });
+      return runJest(patterns, ['--passWithNoTests', ...flags], { env, isAgain, start });
     };
     return report(
       await run('unit and integration', '--testMatch', '<rootDir>/{libs,services,tools,test}/**/*.{spec,int-spec}.ts'),
