@@ -55,7 +55,7 @@ describe('tools of an operator that go out by the egress proxy, with certificate
     await collector?.close();
     await new Promise((resolve) => web.close(resolve));
     await rm(folder, { recursive: true });
-  }, 60_000);
+  });
 
   async function call(name: string): Promise<string> {
     margay.script(

@@ -6,7 +6,7 @@ import { faultScript } from './script';
 const world = new FaultWorld();
 
 beforeAll(() => world.start(), 600_000);
-afterAll(() => world.stop(), 60_000);
+afterAll(() => world.stop());
 
 /** One of many; `npm run test:faults` plays others, and longer. */
 const SEED = 7;

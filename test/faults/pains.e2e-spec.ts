@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await reader?.close();
   await world.stop();
-}, 60_000);
+});
 afterEach(() => world.heal());
 
 const QUIET = { settleMs: 90_000, progress: () => undefined };

@@ -4,7 +4,7 @@ import { SessionService } from './session-service';
 const service = new SessionService();
 
 beforeAll(() => service.start(), 600_000);
-afterAll(() => service.stop(), 60_000);
+afterAll(() => service.stop());
 
 const lifeOf = ({ runId, epoch }: runnersPb.Assign): string => `${runId} ${epoch}`;
 const timesRevoked = (assign: runnersPb.Assign): number =>

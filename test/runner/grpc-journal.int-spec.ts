@@ -9,7 +9,7 @@ const service = new SessionService();
 const journals: GrpcJournal[] = [];
 
 beforeAll(() => service.start(), 600_000);
-afterAll(() => service.stop(), 60_000);
+afterAll(() => service.stop());
 afterEach(() => {
   for (const journal of journals.splice(0)) journal.close();
 });

@@ -22,12 +22,12 @@ describe('the command prepare-store', () => {
   it('is content with a store that takes writes, and initiates nothing there', async () => {
     await prepareStore({ url: store.url, replicaSet: 'margay', logger });
     await prepareStore({ url: store.url, logger });
-  }, 60_000);
+  });
 
   it('gives up with words when the store does not come', async () => {
     const url = 'mongodb://127.0.0.1:1/?directConnection=true&serverSelectionTimeoutMS=100';
     await expect(prepareStore({ url, logger, limitMs: 0 })).rejects.toMatchObject({ reason: 'store_unavailable' });
-  }, 60_000);
+  });
 
   it('takes the name of the replica set, and nothing it does not know', () => {
     expect(parsePrepareStore(['--initiate', 'margay'])).toBe('margay');

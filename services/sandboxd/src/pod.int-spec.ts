@@ -117,7 +117,7 @@ beforeAll(() => {
   copyFileSync(process.execPath, path.join(path.dirname(bundle), 'node'));
   chmodSync(path.join(path.dirname(bundle), 'node'), 0o755);
   chmodSync(path.dirname(bundle), 0o755);
-}, 60_000);
+});
 afterAll(() => rmSync(path.dirname(bundle), { recursive: true, force: true }));
 beforeEach(async () => {
   folder = mkdtempSync(path.join(tmpdir(), 'margay-sandboxd-'));

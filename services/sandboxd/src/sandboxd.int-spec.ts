@@ -99,7 +99,7 @@ const workspaceFile = (name: string): string => path.join(folder, 'ws', name);
 beforeAll(() => {
   bundle = path.join(mkdtempSync(path.join(tmpdir(), 'margay-bundle-')), 'sandboxd.cjs');
   execFileSync(process.execPath, [path.join(__dirname, '../bundle.mjs'), bundle]);
-}, 60_000);
+});
 afterAll(() => rmSync(path.dirname(bundle), { recursive: true, force: true }));
 beforeEach(() => {
   folder = mkdtempSync(path.join(tmpdir(), 'margay-sandboxd-'));
@@ -183,7 +183,7 @@ describe('sandboxd as a process', () => {
     const lines = Array.from({ length: rounds }, (_, round) => `${round}\n`).join('');
     expect(readFileSync(workspaceFile('log.txt'), 'utf8')).toBe(lines);
     expect(readdirSync(path.join(folder, 'ws')).filter((name) => name === 'log.txt')).toHaveLength(1);
-  }, 60_000);
+  });
 
   it('keeps the highest epoch across a kill', async () => {
     await start();
@@ -198,7 +198,7 @@ describe('sandboxd as a process', () => {
     const [code] = (await once(daemon, 'exit')) as [number];
     expect(code).toBe(0);
     client.close();
-  }, 60_000);
+  });
 
   it('ends by itself when its folder was deleted', async () => {
     await start();
@@ -206,5 +206,5 @@ describe('sandboxd as a process', () => {
     const [code] = (await once(daemon, 'exit')) as [number];
     expect(code).toBe(0);
     client.close();
-  }, 60_000);
+  });
 });

@@ -70,7 +70,7 @@ describe('npm start', () => {
     expect(await exitCode).toBe(0);
     expect(await Promise.all(pids.map(findIdentity))).toEqual(pids.map(() => undefined));
     expect(existsSync(join(home(), 'run/start.lock'))).toBe(false);
-  }, 60_000);
+  });
 
   it('runs a task by the client in a session on a copy of the sample, and ends with its exit code', async () => {
     expect(await start('raise', 'the limit')).toBe(8);
@@ -79,7 +79,7 @@ describe('npm start', () => {
     expect(await readFile(join(args[2], 'config.py'), 'utf8')).toContain('session_daily_limit');
     expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
     expect(await recorded()).toEqual([]);
-  }, 60_000);
+  });
 
   it('refuses a home that another start uses', async () => {
     const other = await openHome(home(), () => undefined);
@@ -87,18 +87,14 @@ describe('npm start', () => {
     await other.release();
   });
 
-  it.each(['nats-server', 'demo-model'])(
-    'tells that %s ended by itself and stops the rest',
-    async (name) => {
-      const exitCode = start();
-      await Promise.race([printed.promise, exitCode]);
-      const failure = expect(exitCode).rejects.toMatchObject({ reason: 'server_ended' });
-      const { pid } = (await recorded()).find((entry) => entry.name === name) ?? {};
-      if (pid === undefined) throw new Error(`${name} is not recorded`);
-      process.kill(pid, 'SIGKILL');
-      await failure;
-      expect(await recorded()).toEqual([]);
-    },
-    60_000,
-  );
+  it.each(['nats-server', 'demo-model'])('tells that %s ended by itself and stops the rest', async (name) => {
+    const exitCode = start();
+    await Promise.race([printed.promise, exitCode]);
+    const failure = expect(exitCode).rejects.toMatchObject({ reason: 'server_ended' });
+    const { pid } = (await recorded()).find((entry) => entry.name === name) ?? {};
+    if (pid === undefined) throw new Error(`${name} is not recorded`);
+    process.kill(pid, 'SIGKILL');
+    await failure;
+    expect(await recorded()).toEqual([]);
+  });
 });

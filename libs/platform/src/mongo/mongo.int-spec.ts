@@ -124,5 +124,5 @@ describe('MongoConnection', () => {
       await mongo.close();
       await new Promise((resolve) => proxy.close(resolve));
     }
-  }, 60_000);
+  });
 });

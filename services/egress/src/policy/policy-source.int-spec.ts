@@ -76,7 +76,7 @@ describe('policies that are asked of session', () => {
     expect([...(policies?.keys() ?? [])]).toEqual(tenants);
     expect(policies?.get('t0319')).toBe(policyJson);
     expect(asked.length).toBeGreaterThan(10);
-  }, 60_000);
+  });
 
   it('are asked for once while nothing changes', async () => {
     expect(await (await open()).list('m1')).toEqual({ mark: 'm1' });
@@ -86,7 +86,7 @@ describe('policies that are asked of session', () => {
   it('are none at all where one page is missing', async () => {
     isDownAt = 't0100';
     await expect((await open()).list('')).rejects.toThrow();
-  }, 60_000);
+  });
 
   it('are read of a session that knows no pages', async () => {
     isOld = true;
@@ -145,5 +145,5 @@ describe('a proxy', () => {
     const after = await until('degraded');
     expect(after).toMatchObject({ status: 200, check: { detail: expect.stringContaining('what was known before holds') as string } }); // prettier-ignore
     expect(after.ageSeconds).toBeGreaterThan(0);
-  }, 60_000);
+  });
 });

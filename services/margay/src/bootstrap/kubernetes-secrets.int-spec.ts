@@ -47,7 +47,7 @@ beforeAll(async () => {
   process.env.KUBECONFIG = join(folder, 'config');
   await writeFile(process.env.KUBECONFIG, JSON.stringify(config));
   secrets = await KubernetesSecrets.open({ namespace: 'agents', instance: 'house' });
-}, 60_000);
+});
 afterAll(async () => {
   if (before === undefined) delete process.env.KUBECONFIG;
   else process.env.KUBECONFIG = before;

@@ -211,7 +211,7 @@ describe('the archive of a workspace', () => {
     await other.archive.restore(sending([full]));
     expect(seen(other.root)).toEqual(seen(root));
     expect(statSync(path.join(other.root, 'sparse')).blocks * 512).toBeLessThan(2_000_000);
-  }, 60_000);
+  });
 
   it('takes ten thousand small files, and then only what changed', async () => {
     const { root, archive, reopen } = await space();
@@ -245,7 +245,7 @@ describe('the archive of a workspace', () => {
     expect((await take(other.archive, { n: 3, base: 2 })).manifest).toMatchObject({ base: 2, entries: 1, deleted: [] });
     rmSync(path.join(other.root, 'new'));
     expect(seen(other.root)).toEqual(seen(root));
-  }, 60_000);
+  });
 
   it('makes a full archive where it does not know the one before', async () => {
     const { root, archive } = await space();

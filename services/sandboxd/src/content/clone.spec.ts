@@ -5,8 +5,6 @@ import type { ContentOrder } from '@margay/contracts';
 import { GitHost } from '@margay/testing';
 import { Content } from './content';
 
-jest.setTimeout(60_000);
-
 describe('a clone', () => {
   let host: GitHost;
   let base: string;

@@ -17,8 +17,6 @@ import { zipOf, type ZipEntry } from '@margay/testing';
 import { pack, type Header } from 'tar-stream';
 import { Content } from './content';
 
-jest.setTimeout(60_000);
-
 interface TarEntry extends Partial<Header> {
   name: string;
   content?: string | Buffer;

@@ -5,8 +5,6 @@ import path from 'node:path';
 import { listFiles } from '../files/list-files';
 import { Worktrees } from './worktrees';
 
-jest.setTimeout(60_000);
-
 const environment = {
   PATH: process.env['PATH'] ?? '',
   HOME: '/nonexistent',

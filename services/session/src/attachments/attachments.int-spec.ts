@@ -9,7 +9,7 @@ const bob = principalOf('default', 'user:bob', 'member');
 const TEXT = Buffer.from('# Notes\n');
 
 beforeAll(() => harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' } }) }), 600_000);
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 
 async function sessionOf(principal: Principal): Promise<string> {
   const request = sessionsPb.CreateSessionRequest.fromPartial({});

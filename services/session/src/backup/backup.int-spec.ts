@@ -17,8 +17,6 @@ import { checkBackup } from './check-backup';
 import { restoreBackup, type RestoreOptions } from './restore-backup';
 import { writeBackup, type BackupOptions } from './write-backup';
 
-jest.setTimeout(60_000);
-
 const logger = createLogger({ service: 'spec', level: 'off' });
 const real = new RealStore();
 let client: MongoClient;

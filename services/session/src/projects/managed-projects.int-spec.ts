@@ -15,7 +15,7 @@ beforeAll(
   () => harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' }, old: { path: '/missing' } }) }),
   600_000,
 );
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 
 async function create(fields: Partial<sessionsPb.CreateProjectRequest> = {}, principal = ada): Promise<ManagedProject> {
   const request = sessionsPb.CreateProjectRequest.fromPartial({ name: 'Shop', ...fields });

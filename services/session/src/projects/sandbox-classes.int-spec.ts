@@ -3,8 +3,6 @@ import type { SpecAnswer } from '../binding/session-spec';
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 
-jest.setTimeout(60_000);
-
 const harness = new SessionHarness();
 let runner: ScriptedRunner;
 let runners = 0;
@@ -16,7 +14,7 @@ beforeAll(
     harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' }, lab: { path: '/usr', sandboxClass: 'strict' } }) }), // prettier-ignore
   600_000,
 );
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 beforeEach(() => {
   runner = new ScriptedRunner(harness.runners, `runner-of-classes-${(runners += 1)}`, harness.pool);
 });

@@ -2,8 +2,6 @@ import { sessionsPb, type ManagedProject, type Worktree } from '@margay/contract
 import { ScriptedRunner } from '../spec/scripted-runner';
 import { principalOf, SessionHarness } from '../spec/session-harness';
 
-jest.setTimeout(60_000);
-
 const harness = new SessionHarness();
 const { git } = harness;
 const ada = principalOf('default', 'user:ada', 'member');
@@ -12,7 +10,7 @@ const foreign = principalOf('elsewhere', 'user:ada', 'owner');
 let project: string;
 
 beforeAll(() => harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' } }) }), 600_000);
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 
 beforeEach(async () => {
   const made = await harness.sessions.createProject(sessionsPb.CreateProjectRequest.fromPartial({ name: 'Site' }), {
@@ -155,7 +153,7 @@ describe('the end of the last session in a worktree', () => {
     await terminate(sessions[1] ?? '');
     await until(async () => (await list()).length === 0);
     expect(git.removed.at(-1)).toMatchObject({ slug: 'margay-shop-0a1b2c', force: false, deleteBranch: true });
-  }, 60_000);
+  });
 
   it('leaves one with changes, and its branch', async () => {
     const { project_id: id } = await create('precious');
@@ -165,7 +163,7 @@ describe('the end of the last session in a worktree', () => {
     await until(() => git.removed.length > asked);
     expect(git.removed.at(-1)).toMatchObject({ deleteBranch: false });
     await until(async () => names(await list()).length === 1);
-  }, 60_000);
+  });
 });
 
 describe('a worktree that broke off', () => {

@@ -14,7 +14,7 @@ const ada = principalOf('default', 'user:ada', 'member');
 const egress = systemPrincipal('egress', 'default');
 
 beforeAll(() => harness.start(), 600_000);
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 
 const put = (fields: Partial<secretsPb.PutSecretRequest>, principal = harness.owner) =>
   harness.secrets.putSecret(
@@ -55,7 +55,7 @@ describe('secrets between services', () => {
     await other.stop();
     const { secrets } = await harness.secrets.listSecrets({ scope: 'tenant' }, { principal: harness.owner });
     expect(secrets.map(({ name }) => name)).toEqual(['api']);
-  }, 60_000);
+  });
 
   it('are no use to the gateway, whoever it speaks for', async () => {
     await put({});
@@ -102,7 +102,7 @@ describe('secrets between services', () => {
       expect(await use({ name: 'mine', sessionId }, replica)).toMatchObject({ value: CANARY, scope: 'personal' });
     runner.detach();
     await other.stop();
-  }, 60_000);
+  });
 
   it('lie in the store as ciphertext alone, each document under its tenant', async () => {
     await put({});
@@ -130,5 +130,5 @@ describe('secrets between services', () => {
     await put({});
     expect(await use({})).toMatchObject({ value: CANARY, rev: 1 });
     await rm(folder, { recursive: true });
-  }, 60_000);
+  });
 });

@@ -14,7 +14,7 @@ beforeAll(async () => {
   const db = await harness.db();
   store = new MongoCommitStore(db.collection('commits'), db.collection('sessions'));
 }, 600_000);
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 
 /** Stores commits as a replica does that dies before it comes to their effects. */
 async function storeOnly(...batches: Command[][]): Promise<CommitDocument[]> {
@@ -50,7 +50,7 @@ describe('the janitor', () => {
     const rows = (await harness.db()).collection<{ _id: string; c: number }>('sessions');
     expect(await rows.findOne({ _id: sessionId })).toMatchObject({ hasRun: true, isRunning: true });
     runner.detach();
-  }, 60_000);
+  });
 
   it('is not waited for by who repeats the acceptance: its run is queued at once', async () => {
     const sessionId = await harness.createSession();
@@ -67,7 +67,7 @@ describe('the janitor', () => {
     await commits.updateOne({ _id: `${sessionId}.0000000002` }, due);
     expect(await accept()).toMatchObject({ runId, replayed: true });
     await until(async () => (await runs.findOne({ _id: runId })) !== null);
-  }, 60_000);
+  });
 
   it('repairs one session although a hundred others wait for a service that is down', async () => {
     harness.isExecutorUp = false;

@@ -13,7 +13,7 @@ beforeAll(
     harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' } }), MARGAY_ALLOW_EXTERNAL_CWD: 'true' }),
   600_000,
 );
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 
 const accept = (fields: Partial<sessionsPb.AcceptRunRequest>, principal = owner) =>
   harness.sessions.acceptRun(sessionsPb.AcceptRunRequest.fromPartial({ text: 'hello', ...fields }), { principal });

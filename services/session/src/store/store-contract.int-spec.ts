@@ -21,7 +21,7 @@ const otherRows = (name: string) => real.otherDb.collection<Row>(name);
 const bothRows = (name: string, index: number) => (index % 2 ? rows(name) : otherRows(name));
 
 beforeAll(() => real.start(), 300_000);
-afterAll(() => real.stop(), 60_000);
+afterAll(() => real.stop());
 
 /** The promises of docs/protocol.md §9; `margay doctor` asks the store of an installation the same. */
 describe('the document store', () => {
@@ -34,7 +34,7 @@ describe('the document store', () => {
     await contract.start();
     options.longRange = contract.engine === 'secantusd-py' ? SHORT_RANGE : LONG_RANGE;
   }, 300_000);
-  afterAll(() => contract.stop(), 60_000);
+  afterAll(() => contract.stop());
 
   const databases = () => ({ db: contract.db, other: contract.otherDb });
   it.each(storeContract(databases, options))('$title', ({ check }) => check(), 120_000);

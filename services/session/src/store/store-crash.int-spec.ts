@@ -116,7 +116,7 @@ describe('the document store', () => {
     const told = clients.map(({ lines }) => JSON.parse(lines.at(-1) ?? '') as { won: number; failed: number });
     expect(told.reduce((sum, { won }) => sum + won, 0)).toBe(1);
     expect(told.map(({ failed }) => failed)).toEqual([0, 0]);
-  }, 60_000);
+  });
 
   it('holds whole, acknowledged documents after a client was killed in mid-write', async () => {
     const [killed, other] = [new Client(['write', 'killed']), new Client(['write', 'other'])];
@@ -126,7 +126,7 @@ describe('the document store', () => {
     await other.until(() => other.inserted.size > before + 20);
     await other.kill();
     await expectWhole([killed, other]);
-  }, 60_000);
+  });
 
   it.each([1, 2, 3])(
     'holds whole, acknowledged documents after it was killed itself in mid-write: round %d',

@@ -12,8 +12,6 @@ import { OperatorStore } from './operator-store';
 import { projectionsIn } from './projections';
 import { logSweep, queueSweep } from './queue-sweeps';
 
-jest.setTimeout(60_000);
-
 const real = new RealStore();
 let store: MongoCommitStore;
 let sessions: SessionRepository;

@@ -34,7 +34,7 @@ describe('what is being stored', () => {
     await mongo?.close();
     await server?.stop();
     await rm(directory, { recursive: true, force: true });
-  }, 60_000);
+  });
 
   beforeEach(async () => {
     await db.collection('workspaceUploads.unfinished').deleteMany({});

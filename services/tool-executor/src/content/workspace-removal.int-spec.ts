@@ -80,7 +80,7 @@ describe('the removal of workspaces', () => {
     await mongo?.close();
     await store?.stop();
     rmSync(folder, { recursive: true, force: true });
-  }, 60_000);
+  });
   beforeEach(async () => {
     const { db } = mongo.connection;
     if (!db) throw new Error('the store is not connected');

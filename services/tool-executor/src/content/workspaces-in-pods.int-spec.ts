@@ -16,7 +16,7 @@ beforeAll(async () => {
   const quick = { MARGAY_WORKSPACE_SWEEP_SECONDS: '0.3' };
   [one, other] = [await fixture.replica(0, quick), await fixture.replica(0, quick)];
 }, 600_000);
-afterAll(() => fixture.close(), 60_000);
+afterAll(() => fixture.close());
 
 const newId = () => randomBytes(16).toString('hex');
 const parsed = ({ workspaceJson }: { workspaceJson: string }) => JSON.parse(workspaceJson) as WorkspaceView;

@@ -30,7 +30,7 @@ afterAll(async () => {
   await bus.close();
   await nats.stop();
   await rm(folder, { recursive: true });
-}, 60_000);
+});
 beforeEach(() => ([heard, isSame] = [[], true]));
 
 const rows = { updateOne: async () => ({ matchedCount: isSame ? 1 : 0 }) } as unknown as Collection<SandboxRow>;
@@ -54,7 +54,7 @@ describe('the end of a sandbox', () => {
     await until('b3');
     expect(heard.filter((id) => id !== 'listening')).toEqual(['b2', 'b3']);
     stop();
-  }, 60_000);
+  });
 
   it('is nobody’s news where there is no NATS', async () => {
     const silent = await openAnnouncements(undefined, logger);

@@ -7,8 +7,6 @@ import { ExecutorFixture } from '../executor-fixture';
 const CONTENT = Buffer.from('attached text\n');
 const sha256 = createHash('sha256').update(CONTENT).digest('hex');
 
-jest.setTimeout(60_000);
-
 let fixture: ExecutorFixture;
 let project: string;
 
@@ -19,11 +17,11 @@ beforeAll(async () => {
   writeFileSync(path.join(project, 'src/main.ts'), '');
   writeFileSync(path.join(project, 'README.md'), '');
   chmodSync(project, 0o755);
-}, 60_000);
+});
 afterAll(async () => {
   await fixture.remove();
   rmSync(project, { recursive: true, force: true });
-}, 60_000);
+});
 
 async function place(sessionId: string, content: Buffer, epoch = 1) {
   const piece = { name: 'notes.txt', sha256, totalBytes: CONTENT.length, offset: 0, content };

@@ -11,8 +11,6 @@ import { MemoryIndexStore } from './memory-index-store';
 import { MongoIndexStore } from './mongo-index-store';
 import { WorkspaceIndex } from './workspace-index';
 
-jest.setTimeout(60_000);
-
 let directory: string;
 let server: OpenStore;
 let mongo: MongoConnection;
@@ -29,7 +27,7 @@ afterAll(async () => {
   await mongo.close();
   await server.stop();
   await rm(directory, { recursive: true, force: true });
-}, 60_000);
+});
 
 async function mongoStore(): Promise<IndexStore> {
   const { db } = mongo.connection;

@@ -6,7 +6,7 @@ const WATCHING = { MARGAY_WATCH_NODES: 'true' };
 let fixture: ClusterFixture;
 
 beforeEach(async () => (fixture = await new ClusterFixture().start()), 600_000);
-afterEach(() => fixture.close(), 60_000);
+afterEach(() => fixture.close());
 
 const nodesOf = (sessionId: string) => fixture.podsOf(sessionId).map(({ spec }) => spec['nodeName']);
 const rowOf = async (is: (row: SandboxRow) => boolean) => (await fixture.rows()).find(is);

@@ -9,7 +9,7 @@ async function start(warm: number, more: Record<string, string> = {}): Promise<v
   fixture = await new ClusterFixture('snapshot').start();
   executor = await fixture.replica(warm, more);
 }
-afterEach(() => fixture.close(), 60_000);
+afterEach(() => fixture.close());
 
 const project = { kind: 'project' as const, projectId: 'a'.repeat(32) };
 const podOf = (sessionId: string): FakeObject => fixture.podsOf(sessionId)[0] as FakeObject;

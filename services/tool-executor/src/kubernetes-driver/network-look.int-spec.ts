@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(async () => {
   server.close();
   await fixture.close();
-}, 60_000);
+});
 beforeEach(() => {
   reachable = [7777];
   fixture.cluster.onPod = (pod) => void run(pod);

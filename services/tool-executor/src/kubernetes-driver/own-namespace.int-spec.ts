@@ -5,7 +5,7 @@ import { LABEL } from './labels';
 let fixture: ClusterFixture;
 
 beforeEach(async () => (fixture = await new ClusterFixture().start()), 600_000);
-afterEach(() => fixture.close(), 60_000);
+afterEach(() => fixture.close());
 
 const placed = (...tenants: string[]) => ({
   MARGAY_WORKSPACES_EXTRA_NAMESPACES: JSON.stringify({ [OWN_NAMESPACE]: tenants }),

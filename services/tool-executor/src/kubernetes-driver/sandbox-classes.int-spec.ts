@@ -8,7 +8,7 @@ beforeEach(async () => {
   fixture = await new ClusterFixture().start();
   executor = await fixture.replica(0);
 }, 600_000);
-afterEach(() => fixture.close(), 60_000);
+afterEach(() => fixture.close());
 
 const podOf = (sessionId: string): FakeObject => fixture.podsOf(sessionId)[0] as FakeObject;
 const classOfPod = (sessionId: string) => podOf(sessionId).metadata.labels?.['margay.dev/class'];
@@ -26,14 +26,14 @@ describe('the class of a sandbox on a cluster', () => {
     expect(metrics).toMatch(/margay_sandboxes\{class="default",state="ready"\} 0/);
     const { sandboxesJson } = await executor.workspaces.listSandboxes({}, executor.as('user:ada', 'owner'));
     expect(sandboxesJson.map((json) => JSON.parse(json) as object)).toMatchObject([{ class: 'dense' }]);
-  }, 60_000);
+  });
 
   it('brings the limits of experiments to every command, where it is strict', async () => {
     const { output } = await executor.shell('ulimit -t; ulimit -f; ulimit -n', { sandboxClass: 'strict' });
     // Seconds, blocks of 1 KiB, files.
     expect(output).toBe('120\n65536\n256\n');
     expect(classOfPod('s1')).toBe('strict');
-  }, 60_000);
+  });
 
   it('can be another one in the next run, at any replica: the first sandbox ends and its files are there again', async () => {
     await executor.shell('echo kept > file', { sandboxClass: 'dense' });
@@ -49,7 +49,7 @@ describe('the class of a sandbox on a cluster', () => {
     expect(await liveClasses()).toEqual(['strict']);
     await executor.client.release({ sessionId: 's1' }, executor.principal);
     await fixture.until(() => fixture.podsOf('s1').length === 0);
-  }, 60_000);
+  });
 
   it('does not move the files of a workspace: they stay where they were begun', async () => {
     const workspace = { kind: 'project' as const, projectId: 'a'.repeat(32) };
@@ -64,7 +64,7 @@ describe('the class of a sandbox on a cluster', () => {
     expect((await executor.shell('cat file', { sessionId: 's3', epoch: 2 })).output).toBe('own\n');
     expect(classOfPod('s3')).toBe('default');
     expect(fixture.cluster.list('persistentvolumeclaims')).toEqual([volume]);
-  }, 60_000);
+  });
 
   it('that is not there any more is the end of a call which never ran', async () => {
     const call = executor.shell('true', { sandboxClass: 'huge' });
@@ -72,5 +72,5 @@ describe('the class of a sandbox on a cluster', () => {
     expect(await fixture.rows()).toEqual([]);
     const { sandboxClasses } = await executor.client.listTools({}, executor.principal);
     expect(sandboxClasses).toEqual(['default', 'dense', 'strict']);
-  }, 60_000);
+  });
 });

@@ -5,7 +5,7 @@ import { NetworkCheckRepository } from './network-check.repository';
 let fixture: ClusterFixture;
 
 beforeEach(async () => (fixture = await new ClusterFixture().start()), 600_000);
-afterEach(() => fixture.close(), 60_000);
+afterEach(() => fixture.close());
 
 it('has no sandbox for a second tenant before network policies are known to be enforced', async () => {
   const executor = await fixture.replica(0, { MARGAY_MULTI_TENANT: 'true' });

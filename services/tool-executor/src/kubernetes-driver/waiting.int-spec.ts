@@ -7,7 +7,7 @@ beforeAll(async () => {
   fixture = await new ClusterFixture().start();
   waiting = (await fixture.context()).waiting;
 }, 600_000);
-afterAll(() => fixture.close(), 60_000);
+afterAll(() => fixture.close());
 afterEach(() => jest.restoreAllMocks());
 
 const at = (ms: number) => jest.spyOn(Date, 'now').mockReturnValue(ms);

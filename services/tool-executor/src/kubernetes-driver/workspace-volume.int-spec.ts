@@ -7,8 +7,6 @@ import { MongoConnection } from '@margay/platform/mongo';
 import type { Collection } from 'mongodb';
 import { WorkspaceRepository, type WorkspaceRow } from './workspace.repository';
 
-jest.setTimeout(60_000);
-
 const directory = mkdtempSync(path.join(tmpdir(), 'margay-store-'));
 const made = { class: 'default', storage: 'volume' } as const;
 const volume = volumeOf('first');

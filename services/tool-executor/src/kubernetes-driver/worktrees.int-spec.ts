@@ -13,7 +13,7 @@ beforeAll(async () => {
   await fixture.start();
   await fixture.replica(0);
 }, 600_000);
-afterAll(() => fixture.close(), 60_000);
+afterAll(() => fixture.close());
 
 describe('a worktree on a cluster', () => {
   it('is a folder on the volume of its project, in pods of its own beside it', async () => {

@@ -23,7 +23,7 @@ afterAll(async () => {
   await Promise.all(connections.map((connection) => connection.close()));
   await server.stop();
   await rm(directory, { recursive: true, force: true });
-}, 60_000);
+});
 
 async function connect(): Promise<MongoGuardStore> {
   const logger = createLogger({ level: 'off' });

@@ -11,8 +11,6 @@ const LOST_MS = 40;
 const logger = createLogger({ level: 'off' });
 const SEEDS = Array.from({ length: 8 }, (_, index) => index + 1);
 
-jest.setTimeout(60_000);
-
 /** Park and Miller. */
 function seeded(seed: number): () => number {
   let state = seed * 7_919;

@@ -9,8 +9,6 @@ const canTry =
   process.getuid?.() === 0 && spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true']).status === 0;
 const suite = canTry ? describe : describe.skip;
 
-jest.setTimeout(60_000);
-
 /** Stands in for the proxy: answers with the first line it hears, which says who asks, and the request's. */
 function echoServer(sockets: Set<Socket>): Server {
   return createServer({ allowHalfOpen: true }, (socket) => {
@@ -39,7 +37,7 @@ suite(`a sandbox with a way out${canTry ? '' : ' (skipped: needs root and bubble
     await new Promise<void>((resolve) => proxy.listen(environment().MARGAY_EGRESS_LOCAL_SOCKET, resolve));
     await new Promise<void>((resolve) => host.listen(0, '127.0.0.1', resolve));
     await fixture.start(environment());
-  }, 60_000);
+  });
   afterAll(async () => {
     await fixture.remove();
     for (const socket of sockets) socket.destroy();

@@ -36,7 +36,7 @@ suite(
     beforeAll(async () => {
       process.env['MARGAY_CANARY'] = 'canary-7d1f';
       fixture = await new ExecutorFixture().start();
-    }, 60_000);
+    });
     afterAll(async () => {
       delete process.env['MARGAY_CANARY'];
       await fixture.remove();
@@ -112,7 +112,7 @@ suite(
       expect(count).toBeLessThan(2_000);
       await fixture.client.release({ sessionId: 's2' }, fixture.principal);
       expect(await out('echo alive', { sessionId: 's2' })).toBe('alive\n');
-    }, 60_000);
+    });
 
     it('ends a command that eats memory, not the machine', async () => {
       const hog = 'python3 -c "x = []\nwhile True: x.append(bytearray(50000000))" 2>&1 | tail -1; echo over';
@@ -122,7 +122,7 @@ suite(
       const text = await out(many, { sessionId: 's3' });
       expect(text === 'over\n' || text.includes('over') || text.includes('unknown')).toBe(true);
       expect(await out('echo alive', { sessionId: 's3' })).toBe('alive\n');
-    }, 60_000);
+    });
 
     it('has the limits of experiments in the class strict, which ends the sandbox of another class', async () => {
       const first = await fixture.shell('echo kept > file; ulimit -n', { sessionId: 'c1' });
@@ -136,7 +136,7 @@ suite(
       expect(sandboxClasses).toEqual(['default', 'strict']);
       const unknown = fixture.shell('true', { sessionId: 'c1', sandboxClass: 'dense', epoch: 3 });
       await expect(unknown).rejects.toMatchObject({ reason: 'sandbox_class_unknown' });
-    }, 60_000);
+    });
 
     it('shows Node and the usual tools', async () => {
       expect(

@@ -17,7 +17,7 @@ suite(`the process driver as root without bubblewrap${isRoot ? '' : ' (skipped: 
     await fixture.start({ MARGAY_SANDBOX_ISOLATION: 'uid' });
     // As in a home directory of root: the daemon is copied to where its user can read it.
     chmodSync(fixture.entry, 0o600);
-  }, 60_000);
+  });
   afterAll(() => fixture.remove());
 
   it('drops to a user of its own and keeps secrets of root unreadable', async () => {

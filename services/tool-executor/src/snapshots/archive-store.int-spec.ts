@@ -41,7 +41,7 @@ function describeStore(name: string, open: () => Promise<{ store: ArchiveStore; 
     let store: ArchiveStore;
     let close: () => Promise<void>;
     beforeAll(async () => ({ store, close } = await open()), 600_000);
-    afterAll(() => close(), 60_000);
+    afterAll(() => close());
     beforeEach(async () => {
       for (const archive of await store.list(owner)) await store.remove(archive);
     });

@@ -9,7 +9,7 @@ const LIST_FILES = 'find . -mindepth 1 -printf "%P %y %m %s %l\\n" | sort; cat d
 
 let fixture: ClusterFixture;
 let executor: ExecutorFixture;
-afterEach(() => fixture.close(), 60_000);
+afterEach(() => fixture.close());
 
 async function start(more: Record<string, string> = {}): Promise<void> {
   fixture = await new ClusterFixture().start();
@@ -53,7 +53,7 @@ describe('a volume that nobody uses', () => {
     await Promise.all(calls);
     await executor.shell('sleep 4');
     expect((await workspace()).state).toBe('live');
-  }, 60_000);
+  });
 
   it('wakes once for all sessions of a project that come at once', async () => {
     await start(SLEEPY);
@@ -117,5 +117,5 @@ describe('snapshots on demand', () => {
     await expect(foreign).rejects.toMatchObject({ reason: 'workspace_not_found' });
     const viewer = executor.snapshots.takeSnapshot({ workspaceId }, executor.as('user:eve', 'member'));
     await expect(viewer).rejects.toMatchObject({ code: expect.stringMatching(/NOT_FOUND|PERMISSION_DENIED/) });
-  }, 60_000);
+  });
 });

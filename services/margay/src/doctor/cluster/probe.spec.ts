@@ -10,8 +10,6 @@ import { promisify } from 'node:util';
 import { probeFindings } from './probe-findings';
 import { probeScript, type ProbeQuestions, type ProbeReport } from './probe-script';
 
-jest.setTimeout(60_000);
-
 const servers: Server[] = [];
 let folder: string;
 
