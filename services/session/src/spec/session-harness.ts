@@ -139,7 +139,7 @@ export class SessionHarness {
   /** The database itself. */
   async db(): Promise<Db> {
     this.mongo ??= new MongoConnection({ url: this.storeUrl, database: this.database, logger, name: 'spec' });
-    await this.mongo.ready(10_000);
+    await this.mongo.ready(60_000);
     return this.mongo.connection.db as unknown as Db;
   }
 
