@@ -10,8 +10,6 @@ const CANARY = 'canary-2f9d41c07b';
 const run = promisify(execFile);
 
 // Each test starts dozens of processes of git.
-jest.setTimeout(60_000);
-
 let fixture: InterceptFixture;
 let host: GitHost;
 let environment: Record<string, string>;

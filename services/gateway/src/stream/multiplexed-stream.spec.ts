@@ -3,8 +3,6 @@ import { GatewayHarness } from '../spec/gateway-harness';
 import type { SseReader } from '../spec/sse-reader';
 
 // Machines that run the tests may be busy with others.
-jest.setTimeout(60_000);
-
 const note = (text: string) => ({ type: 'run_note' as const, payload: { text } });
 
 describe('a stream of many sessions', () => {

@@ -3,8 +3,6 @@ import { GatewayHarness } from '../spec/gateway-harness';
 import type { SseReader } from '../spec/sse-reader';
 
 // Machines that run the tests may be busy with others.
-jest.setTimeout(60_000);
-
 const call = (step: number) => ({
   type: 'llm_call_start' as const,
   payload: { agent_id: 'root', depth: 0, step, model: 'scripted/echo' },

@@ -34,7 +34,7 @@ afterEach(async () => {
 afterAll(async () => {
   await second.stop();
   await harness.stop();
-}, 60_000);
+});
 
 function attach(slots: number, client = harness.runners, pool = harness.pool): ScriptedRunner {
   count += 1;
@@ -110,7 +110,7 @@ it('keeps a tenant at its cap over two replicas whose runners both have room, an
   await Promise.all(serving);
   expect(seen).toHaveLength(24);
   expect(Math.max(...seen)).toBeLessThanOrEqual(3);
-}, 60_000);
+});
 
 it('gives runs of a tenant with a pool of its own to the runners of that pool alone', async () => {
   const [owner, other] = [await tenant('owner'), await tenant('other')];
@@ -120,7 +120,7 @@ it('gives runs of a tenant with a pool of its own to the runners of that pool al
   const [ofOwn, ofShared] = [await own.assigns.take(), await shared.assigns.take()];
   expect([ofOwn.sessionId, ofShared.sessionId]).toEqual([ownSession, otherSession]);
   expect([own.assigns.size, shared.assigns.size]).toEqual([0, 0]);
-}, 60_000);
+});
 
 it('starts the only run of a tenant next, however many another one has queued before', async () => {
   const [many, one] = [await tenant('many'), await tenant('one')];
@@ -135,7 +135,7 @@ it('starts the only run of a tenant next, however many another one has queued be
   const heavy = attach(1);
   const after = await heavy.assigns.take();
   expect([next.sessionId, after.sessionId]).toContain(only);
-}, 60_000);
+});
 
 it('gives runs by weight', async () => {
   const light = await tenant('light', { weight: 10 });
@@ -154,7 +154,7 @@ it('gives runs by weight', async () => {
     tenants.set(row?.tenantId ?? '', (tenants.get(row?.tenantId ?? '') ?? 0) + 1);
   }
   expect(Object.fromEntries(tenants)).toEqual({ light: 2, heavy: 6 });
-}, 60_000);
+});
 
 it('shows where queued runs stand in states, lists and event pages, and nothing once they run', async () => {
   const principal = await tenant('positions');
@@ -181,7 +181,7 @@ it('shows where queued runs stand in states, lists and event pages, and nothing 
   for (let i = 0; i < 3; i++) await runner.assigns.take();
   const { state: later } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
   expect(JSON.parse(later?.json ?? '{}')).not.toHaveProperty('queue_position');
-}, 60_000);
+});
 
 describe('the management port', () => {
   let origin: string;
@@ -232,7 +232,7 @@ describe('the management port', () => {
       return running === 2 && queued === 1;
     });
     expect(await demand()).toMatchObject({ queued: 1, running: 2, demand: 3, slots: 2, oldestQueuedSeconds: expect.any(Number) }); // prettier-ignore
-  }, 60_000);
+  });
 
   it('refuses to be ready while the clock is more than 2 s off the store, and recovers', async () => {
     expect(await get('/readyz')).toMatchObject({ status: 200 });

@@ -25,7 +25,7 @@ afterAll(async () => {
   await gate.stop();
   await harness.stop();
   process.off('unhandledRejection', note);
-}, 60_000);
+});
 
 const { owner: principal } = harness;
 
@@ -70,7 +70,7 @@ describe('an outage of the store', () => {
     expect(unhandled).toEqual([]);
     journal.close();
     runner.detach();
-  }, 60_000);
+  });
 
   it('does not keep a replica from leaving', async () => {
     const { hostname, port } = new URL(harness.storeUrl);
@@ -90,5 +90,5 @@ describe('an outage of the store', () => {
     expect(await refused).toBeInstanceOf(Error);
     await own.stop();
     expect(unhandled).toEqual([]);
-  }, 60_000);
+  });
 });

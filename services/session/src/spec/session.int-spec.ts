@@ -14,7 +14,7 @@ function attach(slots?: number): ScriptedRunner {
 }
 
 beforeAll(() => harness.start(), 600_000);
-afterAll(() => harness.stop(), 60_000);
+afterAll(() => harness.stop());
 afterEach(() => {
   for (const runner of attached.splice(0)) runner.detach();
 });
@@ -231,7 +231,7 @@ describe('a lost runner', () => {
     expect(await journal.finish('done')).toMatchObject({ $case: 'committed' });
     journal.close();
     lost.close();
-  }, 60_000);
+  });
 
   it('takes back a run that the runner does not list in two successive beats', async () => {
     const runner = attach();
@@ -242,7 +242,7 @@ describe('a lost runner', () => {
     const beating = setInterval(() => runner.heartbeat([]), 100);
     const again = await runner.assignOf(sessionId).finally(() => clearInterval(beating));
     expect(again).toMatchObject({ runId: first.runId, epoch: first.epoch + 2 });
-  }, 60_000);
+  });
 });
 
 describe('tenants and keys', () => {
@@ -291,5 +291,5 @@ describe('a restart of the service', () => {
       principal: harness.owner,
     });
     expect(summariesJson.map((json) => (JSON.parse(json) as { session_id: string }).session_id)).toContain(sessionId);
-  }, 60_000);
+  });
 });

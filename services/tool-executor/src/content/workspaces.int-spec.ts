@@ -13,8 +13,6 @@ import { GitHost } from '@margay/testing';
 import { ExecutorFixture, nothingHeard } from '../executor-fixture';
 import type { WorkspaceDocument } from './workspace-document';
 
-jest.setTimeout(60_000);
-
 const canBox =
   process.getuid?.() === 0 && spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true']).status === 0;
 const boxed = canBox ? it : it.skip;
@@ -108,7 +106,7 @@ describe('workspaces', () => {
     await store?.stop();
     await host?.stop();
     rmSync(folder, { recursive: true, force: true });
-  }, 60_000);
+  });
   afterEach(() => (relay.mayPass = true));
 
   const urlOf = (name: string) => host.url(name, 'git.example.com');

@@ -10,8 +10,8 @@ let fixture: ExecutorFixture;
 
 beforeAll(async () => {
   fixture = await new ExecutorFixture().start();
-}, 60_000);
-afterAll(() => fixture.remove(), 60_000);
+});
+afterAll(() => fixture.remove());
 
 /** Ends the daemon of a session as a crash would. */
 function killDaemon(sessionId: string): void {

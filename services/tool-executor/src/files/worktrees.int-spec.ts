@@ -20,8 +20,8 @@ beforeAll(async () => {
   fixture = await new ExecutorFixture().start();
   const made = await fixture.shell(`git init -q -b main . && echo one > a.txt && git add . && ${COMMIT} -m first`, inProject); // prettier-ignore
   if (made.finished?.exitCode !== 0) throw new Error(made.output);
-}, 60_000);
-afterAll(() => fixture.remove(), 60_000);
+});
+afterAll(() => fixture.remove());
 
 const workspaceJson = JSON.stringify(PROJECT);
 const add = (branch: string, base = 'main') =>
