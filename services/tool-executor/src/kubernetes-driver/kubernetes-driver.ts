@@ -329,7 +329,8 @@ export class KubernetesDriver extends SandboxDriver {
     const isOver = isDeleted || pod.metadata?.deletionTimestamp === undefined;
     if (isOver && isBound) return void (await this.lose(row, isDeleted ? 'pod_gone' : 'pod_ended'));
     if (isBound) return this.drain(row);
-    if (isOver && row.sessionId === undefined) return void (await this.endings.end(row, 'failed', 'pod_gone'));
+    const isWaiting = row.state === 'warm' || row.state === 'warming';
+    if (isOver && isWaiting) return void (await this.endings.end(row, 'failed', 'pod_gone'));
     // Any other end is seen through by whoever began it, who knows whether it is a loss.
     if (isOver && row.reason === POD_LEAVING) await this.context.sandboxes.finish(row, 'released', POD_LEAVING);
   }
