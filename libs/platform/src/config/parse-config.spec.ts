@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMargayError } from '@margay/errors';
 import { z } from 'zod';
+import { createLogger } from '../logging/logger';
 import { parseConfig } from './parse-config';
 
 const schema = z.object({
@@ -69,5 +70,12 @@ describe('parseConfig', () => {
   it('takes a variable whose own name ends in _FILE as it is', () => {
     const env = { ...good, MARGAY_BOOTSTRAP_KEY_FILE: '/nowhere' };
     expect(parseConfig(schema, env).MARGAY_BOOTSTRAP_KEY_FILE).toBe('/nowhere');
+  });
+
+  it('keeps values of variables that hold secrets out of logs', () => {
+    parseConfig(z.object({ MARGAY_ODD_PASSWORD: z.string() }), { MARGAY_ODD_PASSWORD: 'unguessable-word' });
+    const lines: string[] = [];
+    createLogger({ write: (line) => void lines.push(line) }).warn({ note: 'it is unguessable-word' }, 'odd');
+    expect(lines.join()).toContain('it is [secret:MARGAY_ODD_PASSWORD]');
   });
 });

@@ -1,10 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { InvalidArgumentError } from '@margay/errors';
 import type { z } from 'zod';
+import { hideInLogs } from '../logging/hidden-values';
+
+/** Names of variables that hold secrets. */
+const SECRET_NAME = /_(KEY|TOKEN|SECRET|PASSWORD)$/;
 
 /**
  * Reads a service's environment once. Keys of the schema are the names of the variables; `<NAME>_FILE` names a file that
  * holds the value (one trailing newline is dropped); an empty text counts as unset.
+ * Values of variables that hold secrets are kept out of logs from now on.
  * Throws one InvalidArgumentError `bad_environment` that lists all faulty names and never a value.
  */
 export function parseConfig<S extends z.ZodObject>(schema: S, env: NodeJS.ProcessEnv): Readonly<z.infer<S>> {
@@ -13,6 +18,7 @@ export function parseConfig<S extends z.ZodObject>(schema: S, env: NodeJS.Proces
   for (const name of Object.keys(schema.shape)) {
     const value = readVariable(name, env, schema, faults);
     if (value !== undefined) raw[name] = value;
+    if (value !== undefined && SECRET_NAME.test(name)) hideInLogs(name, value);
   }
   const parsed = schema.safeParse(raw);
   for (const issue of parsed.error?.issues ?? []) {

@@ -1,6 +1,6 @@
 import { secretsPb } from '@margay/contracts';
 import { isMargayError, UnavailableError } from '@margay/errors';
-import { grpcClient, systemPrincipal, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
+import { grpcClient, hideInLogs, systemPrincipal, type GrpcClient, type KeyRing, type Logger } from '@margay/platform';
 import { Credentials, type Credential, type CredentialQuery } from './credential';
 
 const TIMEOUT_MS = 5_000;
@@ -36,6 +36,7 @@ export class SessionCredentials extends Credentials {
     try {
       const used = await this.client.useSecret({ purpose, name, git, host, sessionId }, options);
       const { name: found, value, git: account, expiresAt } = used;
+      hideInLogs(found, value);
       return { name: found, value, ...(account && { username: account.username }), ...(expiresAt && { expiresAt }) };
     } catch (cause) {
       if (isMargayError(cause) && NONE.has(cause.code)) return undefined;

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
-import type { Logger } from '@margay/platform';
+import { hideInLogs, type Logger } from '@margay/platform';
 import { z } from 'zod';
 import { KeyEncryption, type WrappedKey } from './key-encryption';
 import { KEY_BYTES, seal, unseal, type Place } from './seal';
@@ -9,6 +9,7 @@ const LOOK_EVERY_MS = 2_000;
 
 const Key = z.base64().transform((text, context) => {
   const key = Buffer.from(text, 'base64');
+  hideInLogs('kek', text);
   if (key.length !== KEY_BYTES) context.addIssue({ code: 'custom', message: `must be ${KEY_BYTES} bytes in base64` });
   return key;
 });
