@@ -9,6 +9,9 @@ export interface S3Place {
 
 interface S3Failure {
   name?: string;
+  /** Of Node: why a connection failed. */
+  code?: string;
+  cause?: { code?: string };
   $metadata?: { httpStatusCode?: number };
 }
 
@@ -18,7 +21,7 @@ const DENIED = new Set(['AccessDenied', 'InvalidAccessKeyId', 'SignatureDoesNotM
 /** What a caller is told of a failure of S3, and an operator what to set; texts of the server are only in the cause. */
 export function translateS3Error(error: unknown, key: string, at: S3Place): Error {
   if (isMargayError(error)) return error;
-  const { name = '', $metadata } = (error ?? {}) as S3Failure;
+  const { name = '', code, cause, $metadata } = (error ?? {}) as S3Failure;
   const options = { cause: error };
   if (name === 'NoSuchBucket') {
     const fix = 'make it, or correct MARGAY_S3_BUCKET or MARGAY_S3_ENDPOINT';
@@ -38,7 +41,7 @@ export function translateS3Error(error: unknown, key: string, at: S3Place): Erro
       options,
     );
   }
-  const what = status === undefined ? 'is not reached' : `answers ${status} ${name}`;
+  const what = status === undefined ? `is not reached (${code ?? cause?.code ?? name})` : `answers ${status} ${name}`;
   const fix = 'try again; if it lasts, check MARGAY_S3_ENDPOINT, NODE_EXTRA_CA_CERTS and the network policy';
   return new UnavailableError('blob_store_unavailable', `The blob store at ${at.place} ${what}; ${fix}.`, options);
 }

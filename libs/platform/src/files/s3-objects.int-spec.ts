@@ -191,7 +191,7 @@ describe('the object store in trouble', () => {
     const failure = {
       code: 'UNAVAILABLE',
       reason: 'blob_store_unavailable',
-      message: expect.stringContaining(url) as string,
+      message: expect.stringContaining(`${url} is not reached`) as string,
     };
     await expect(lost.write('k', pieces(Buffer.from('text')))).rejects.toMatchObject(failure);
     lost.close();

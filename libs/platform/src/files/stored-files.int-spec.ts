@@ -121,6 +121,13 @@ describe('stored files', () => {
     expect([fake.objects.size, fake.uploads.size, await count('unfinished')]).toEqual([0, 0, 0]);
   });
 
+  it('of a bucket are passed over by whoever does not know it', async () => {
+    await inBucket.write(of, pieces(Buffer.from('text')));
+    const old = await inPieces.write(of, pieces(Buffer.from('text')));
+    expect((await inPieces.files.find(inPieces.reachable).toArray()).map(({ _id }) => _id)).toEqual([old]);
+    expect(await inBucket.files.countDocuments(inBucket.reachable)).toBe(2);
+  });
+
   it('stay where their last note was left behind', async () => {
     const _id = await inBucket.write(of, pieces(Buffer.from('text')));
     const file = await inBucket.files.findOne({ _id });

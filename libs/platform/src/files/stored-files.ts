@@ -61,6 +61,11 @@ export class StoredFiles<Metadata extends Document = Document> {
     this.unfinished = new UnfinishedFiles(db, bucket, objects);
   }
 
+  /** Which files can be read and removed with this driver; a filter of `files`. */
+  get reachable(): { objectKey?: { $exists: false } } {
+    return this.objects ? {} : { objectKey: { $exists: false } };
+  }
+
   /** Those that GridFS would make with its first upload, when others are writing already. */
   async createIndexes(): Promise<void> {
     await this.files.createIndex({ filename: 1, uploadDate: 1 });

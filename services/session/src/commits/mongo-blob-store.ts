@@ -132,7 +132,7 @@ export class MongoBlobStore extends BlobStore {
     nowMs = Date.now(),
   ): Promise<number> {
     const due = await this.files
-      .find({ 'metadata.sweepAt': { $lte: new Date(nowMs) }, 'metadata.isTracked': true })
+      .find({ 'metadata.sweepAt': { $lte: new Date(nowMs) }, 'metadata.isTracked': true, ...this.stored.reachable })
       .sort({ 'metadata.sweepAt': 1 })
       .limit(limit)
       .toArray();

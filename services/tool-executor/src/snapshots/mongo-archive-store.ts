@@ -83,7 +83,7 @@ export class MongoArchiveStore extends ArchiveStore {
   async collect(nowMs = Date.now()): Promise<number> {
     const old = { $gte: WRITING, $lt: `${WRITING}\uffff` };
     const due = await this.files
-      .find({ filename: old, uploadDate: { $lt: new Date(nowMs - HOUR_MS) } })
+      .find({ filename: old, uploadDate: { $lt: new Date(nowMs - HOUR_MS) }, ...this.stored.reachable })
       .limit(BROKEN_MAX)
       .toArray()
       .catch(rethrow);
