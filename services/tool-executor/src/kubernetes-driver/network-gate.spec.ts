@@ -17,7 +17,8 @@ const checks = {
   settleFirst: async (tenantId: string) => (first ??= tenantId),
 };
 const check = (_id: string, verdict: typeof good) => checks.store({ _id, ...verdict, at: new Date(now) });
-const gate = () => new NetworkGate({ checks, oldestTenant: async () => oldest, now: () => now });
+const gate = () =>
+  new NetworkGate({ checks, oldestTenant: async (except) => (oldest === except ? undefined : oldest), now: () => now });
 const refused = { code: 'FAILED_PRECONDITION', reason: 'network_policy_unenforced' };
 
 beforeEach(() => {

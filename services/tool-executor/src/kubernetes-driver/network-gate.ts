@@ -3,8 +3,8 @@ import type { NetworkCheckRepository } from './network-check.repository';
 
 export interface NetworkGateParts {
   checks: Pick<NetworkCheckRepository, 'find' | 'settleFirst'>;
-  /** The tenant of the oldest workspace. */
-  oldestTenant: () => Promise<string | undefined>;
+  /** The tenant of the oldest workspace, apart from one. */
+  oldestTenant: (except: string) => Promise<string | undefined>;
   now?: () => number;
 }
 
@@ -37,7 +37,7 @@ export class NetworkGate {
     const { holds, detail } = await this.verdict(namespace);
     if (holds) return;
     const { checks, oldestTenant } = this.parts;
-    const first = await checks.settleFirst((await oldestTenant()) ?? tenantId);
+    const first = await checks.settleFirst((await oldestTenant(PLATFORM)) ?? tenantId);
     if (first === tenantId) return;
     const fix = 'Use a network plugin that enforces NetworkPolicy; docs/installing.md says how it is found out.';
     const message = `Sandboxes of a second tenant in ${namespace} are refused: ${detail}. ${fix}`;

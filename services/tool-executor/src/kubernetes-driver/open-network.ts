@@ -24,7 +24,7 @@ const WEEK_MS = 7 * 24 * 3_600_000;
 export function openNetwork(context: SandboxContext, { config, db, management }: NetworkParts) {
   const { api, settings, workspaces, logger } = context;
   const checks = new NetworkCheckRepository(db.collection('networkChecks'), db.collection('firstTenant'));
-  const gate = new NetworkGate({ checks, oldestTenant: () => workspaces.oldestTenant() });
+  const gate = new NetworkGate({ checks, oldestTenant: (except) => workspaces.oldestTenant(except) });
   const ending = new AbortController();
   const probe = new NetworkLook({ api, settings, questions: questionsFor(config), signal: ending.signal });
   const { namespaces } = settings;

@@ -31,7 +31,7 @@ export class PoolSettings {
 
   /** All of them, that of tenants without one of their own first. */
   get namespaces(): string[] {
-    return [this.options.namespace, ...Object.keys(this.options.tenantsOf ?? {})];
+    return [...new Set([this.options.namespace, ...Object.keys(this.options.tenantsOf ?? {})])];
   }
 
   /** Where new volumes and sandboxes of a tenant are made. */

@@ -9,6 +9,8 @@ afterEach(() => fixture.close());
 
 it('has no sandbox for a second tenant before network policies are known to be enforced', async () => {
   const executor = await fixture.replica(0, { MARGAY_MULTI_TENANT: 'true' });
+  // The doctor looks out of a sandbox; that makes it nobody's first tenant.
+  await executor.shell('true', { tenantId: '_platform', sessionId: 'doctor' });
   expect((await executor.shell('echo first')).output).toBe('first\n');
   const second = { tenantId: 't2', sessionId: 'other' };
   await expect(executor.shell('true', second)).rejects.toMatchObject({ reason: 'network_policy_unenforced' });

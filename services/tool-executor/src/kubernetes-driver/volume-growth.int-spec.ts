@@ -69,6 +69,18 @@ it('is not asked for again while it is under way', async () => {
   expect(sizeOf(claim)).toBe('1536Mi');
 });
 
+it('is looked at twice a minute at most, whatever a sandbox says', async () => {
+  const { claim, ref } = await sandbox();
+  const { claim: other, ref: later } = await sandbox();
+  await consider(ref, 90);
+  resize(claim);
+  now += 29_000;
+  expect([await consider(ref, 90), await consider(later, 90)]).toEqual([false, true]);
+  now += 1_000;
+  expect(await consider(ref, 90)).toBe(true);
+  expect([sizeOf(claim), sizeOf(other)]).toEqual(['2048Mi', '1536Mi']);
+});
+
 it('is left alone for an hour where the storage class cannot grow', async () => {
   const { claim, ref } = await sandbox();
   fixture.cluster.canGrow = false;

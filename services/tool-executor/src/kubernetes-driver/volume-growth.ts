@@ -17,7 +17,7 @@ const MEBIBYTE = 1024 ** 2;
 
 /** Makes volumes larger that fill up, as far as the class of their sandboxes says (cluster §2.2). */
 export class VolumeGrowth {
-  /** Until when a volume is left as it is, by UID. */
+  /** Until when a volume is left as it is, by its UID; and what a sandbox says is not looked at, by its id. */
   private readonly pauses = new LRUCache<string, number>({ max: KNOWN });
 
   constructor(
@@ -27,13 +27,14 @@ export class VolumeGrowth {
 
   /** @param percent how full the workspace of that sandbox is. @returns whether its volume is to be larger now */
   async consider({ sandboxId }: SandboxRef, percent: number): Promise<boolean> {
-    if (percent < GROW_AT_PERCENT) return false;
+    if (percent < GROW_AT_PERCENT || this.isPaused(sandboxId)) return false;
+    this.pauses.set(sandboxId, this.now() + AGAIN_MS);
     const { sandboxes, settings, logger } = this.context;
     const row = await sandboxes.find(sandboxId);
     if (!row?.volume || isFinal(row)) return false;
     const { maxWorkspace } = settings.class(row.class);
     const { pvcName: name, pvcUid: uid } = row.volume;
-    if (maxWorkspace === undefined || this.now() < (this.pauses.get(uid) ?? 0)) return false;
+    if (maxWorkspace === undefined || this.isPaused(uid)) return false;
     const seen = { namespace: row.namespace, name, uid };
     this.pauses.set(uid, this.now() + AGAIN_MS);
     try {
@@ -44,6 +45,10 @@ export class VolumeGrowth {
       logger.warn({ sandboxId, volume: name, err: error }, 'a volume that fills up could not be made larger');
       return false;
     }
+  }
+
+  private isPaused(id: string): boolean {
+    return this.now() < (this.pauses.get(id) ?? 0);
   }
 
   private async grow(seen: { namespace: string; name: string; uid: string }, maxBytes: number): Promise<boolean> {

@@ -148,10 +148,16 @@ export class WorkspaceRepository {
     }
   }
 
-  /** Whose workspace is the oldest. */
-  async oldestTenant(): Promise<string | undefined> {
+  /** Whose workspace is the oldest, apart from those of one tenant. */
+  async oldestTenant(except: string): Promise<string | undefined> {
     try {
-      return (await this.rows.find().sort({ createdAt: 1 }).limit(1).toArray())[0]?.tenantId;
+      return (
+        await this.rows
+          .find({ tenantId: { $ne: except } })
+          .sort({ createdAt: 1 })
+          .limit(1)
+          .toArray()
+      )[0]?.tenantId;
     } catch (error) {
       throw translateStoreError(error);
     }
