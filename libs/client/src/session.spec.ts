@@ -138,8 +138,8 @@ describe('commands', () => {
       skill_args: 'a',
       context: { own: 1, model: 'm', fallback_models: ['n'], mcp_tools: [], skill: 's' },
     });
-    await margay.sessions.create({ tag: 't' });
-    expect(gateway.requests.at(-1)?.body).toEqual({ session_tag: 't' });
+    await margay.sessions.create({ tag: 't', sandboxClass: 'dense' });
+    expect(gateway.requests.at(-1)?.body).toEqual({ session_tag: 't', sandbox_class: 'dense' });
   });
 
   it('reads events and the summary', async () => {

@@ -7,6 +7,8 @@ export type CreateOptions = RequestOptions &
   Binding & {
     /** A known tag gives its session again; a new one is given to the new session. */
     tag?: string;
+    /** The operator's template of its sandboxes; default: that of its project, else of the tenant. */
+    sandboxClass?: string;
   };
 
 export interface ListOptions extends RequestOptions {
@@ -22,7 +24,7 @@ export class Sessions {
   constructor(private readonly transport: Transport) {}
 
   async create(options: CreateOptions = {}): Promise<Session> {
-    const body = { ...bindingBody(options), session_tag: options.tag };
+    const body = { ...bindingBody(options), session_tag: options.tag, sandbox_class: options.sandboxClass };
     const call = withKey(this.transport, { ...requestOptions(options), body });
     const { session_id: id } = await this.transport.request<{ session_id: string }>('POST', '/api/sessions', call);
     return new Session(this.transport, id);

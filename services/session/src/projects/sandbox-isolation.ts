@@ -1,4 +1,4 @@
-import type { executorPb } from '@margay/contracts';
+import { USUAL_SANDBOX_CLASS, type executorPb } from '@margay/contracts';
 import { systemPrincipal, type GrpcClient, type Logger } from '@margay/platform';
 
 type Executor = Pick<GrpcClient<typeof executorPb.ExecutorDefinition>, 'listTools'>;
@@ -34,7 +34,8 @@ export class SandboxIsolation {
    * @returns true also where nobody can tell now; else the classes that there are
    */
   async offers(name: string): Promise<true | readonly string[]> {
-    if (this.classes.includes(name)) return true;
+    // The usual one there always is; nobody waits for tool-executor to say so.
+    if (name === USUAL_SANDBOX_CLASS || this.classes.includes(name)) return true;
     const isTold = await this.learn();
     return !isTold || this.classes.length === 0 || this.classes.includes(name) || this.classes;
   }
