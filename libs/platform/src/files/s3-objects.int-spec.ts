@@ -7,6 +7,8 @@ import { openObjects } from './open-objects';
 import type { S3Objects } from './s3-objects';
 
 const MIB = 1024 ** 2;
+// Tens of megabytes go through; nothing here is about how fast.
+jest.setTimeout(300_000);
 
 async function open(at: RealBucket, more: Record<string, string> = {}): Promise<S3Objects> {
   const objects = await openObjects(
@@ -198,7 +200,7 @@ describe('the object store in trouble', () => {
   });
 
   it('holds a bounded part of what it writes', async () => {
-    const size = 56;
+    const size = 40;
     let [made, ahead] = [0, 0];
     const stored = (): number => [...fake.uploads.values()].flatMap(({ parts }) => [...parts.values()]).length * 8;
     async function* many(): Chunks {
@@ -211,7 +213,7 @@ describe('the object store in trouble', () => {
     await objects.write('large', many());
     expect(fake.objects.get('large')).toHaveLength(size * MIB);
     // Two parts on their way, one being put together, and what a stream reads ahead.
-    expect(ahead).toBeLessThanOrEqual(40);
+    expect(ahead).toBeLessThanOrEqual(30);
     fake.objects.clear();
   });
 });

@@ -13,6 +13,8 @@ export interface S3Library {
 const PART_BYTES = 8 * 1024 ** 2;
 /** Parts on their way at once. */
 const PARTS = 2;
+/** Chunks of the source. */
+const READ_AHEAD = 2;
 
 /** Objects in a bucket of S3, or of a server that speaks its protocol. */
 export class S3Objects extends ObjectStore {
@@ -41,7 +43,7 @@ export class S3Objects extends ObjectStore {
     };
     const upload = new this.library.storage.Upload({
       client: this.client,
-      params: { Bucket: this.bucket, Key: key, Body: Readable.from(watched()) },
+      params: { Bucket: this.bucket, Key: key, Body: Readable.from(watched(), { highWaterMark: READ_AHEAD }) },
       partSize: PART_BYTES,
       queueSize: PARTS,
     });
