@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import type { sandboxdPb } from '@margay/contracts';
+import { UnavailableError } from '@margay/errors';
 import { createLogger } from '@margay/platform';
 import { extract, pack } from 'tar-stream';
 import { ArchiveStore, nameOf, type Archive, type ArchiveOwner, type Chunks } from './archive-store';
@@ -184,6 +185,15 @@ describe('a snapshot', () => {
     await store.remove(first as Archive);
     await expect(snapshots.check(owner, 2)).rejects.toMatchObject({ reason: 'snapshot_damaged' });
   });
+});
+
+it('is not called damaged where its store does not answer', async () => {
+  place.files.set('a', '1');
+  await snapshots.take(owner, place);
+  store.read = async function* () {
+    throw new UnavailableError('blob_store_unavailable', 'the bucket does not answer');
+  };
+  await expect(snapshots.check(owner, 1)).rejects.toMatchObject({ reason: 'blob_store_unavailable' });
 });
 
 it('reads no header into memory that never ends', async () => {

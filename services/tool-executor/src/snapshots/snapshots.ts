@@ -102,7 +102,7 @@ export class Snapshots {
 
   /**
    * Reads an archive back and everything it is based on.
-   * @throws FAILED_PRECONDITION `snapshot_damaged` unless it is what was stored
+   * @throws FAILED_PRECONDITION `snapshot_damaged` unless it is what was stored; UNAVAILABLE where that cannot be told now
    */
   async check(owner: ArchiveOwner, n: number): Promise<void> {
     const chain = chainTo(await this.list(owner), n);
@@ -110,6 +110,7 @@ export class Snapshots {
     for (const archive of chain) {
       const hash = createHash('sha256');
       const entries = await countEntries(hashed(this.options.store.read(archive), hash)).catch((error: unknown) => {
+        if (isMargayError(error) && error.code === 'UNAVAILABLE') throw error;
         throw damaged(owner, archive.n, error instanceof Error ? error.message : String(error));
       });
       if (hash.digest('hex') !== archive.sha256) throw damaged(owner, archive.n, 'its bytes are others');
