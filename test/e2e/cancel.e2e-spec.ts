@@ -11,7 +11,7 @@ let world: EffectWorld;
 beforeAll(async () => {
   world = await EffectWorld.start();
 }, 600_000);
-afterAll(() => world.stop(), 60_000);
+afterAll(() => world.stop());
 
 let words = 0;
 /** Seconds to sleep that no other process sleeps, to find its process by. */
@@ -102,8 +102,9 @@ describe('a cancel really stops the work (pain 22)', () => {
   });
 
   it('at any point: one completion, nothing alive, and a session that goes on', async () => {
-    const word = rareSeconds();
     for (let round = 0; round < 8; round += 1) {
+      // Of its own: a round that comes to its end leaves some.
+      const word = rareSeconds();
       world.margay.script(
         byConversation(({ results }) =>
           results.length < 3

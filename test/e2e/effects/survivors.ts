@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 
 const POLL_MS = 20;
-const PATIENCE_MS = 40_000;
+const PATIENCE_MS = 90_000;
 
 /** Processes of this machine that have the word in their command line, whatever sandbox they are in. */
 export async function processesWith(word: string): Promise<number[]> {
