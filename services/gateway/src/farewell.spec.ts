@@ -4,7 +4,7 @@ import { GatewayHarness } from './spec/gateway-harness';
 const margay = new GatewayHarness();
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
-beforeEach(() => margay.start({ streams: { drainMs: 400 } }));
+beforeEach(() => margay.start({ streams: { drainMs: 10_000 } }));
 afterEach(async () => {
   agent.destroy();
   await margay.stop();
