@@ -1,4 +1,4 @@
-import { FailedPreconditionError, isMargayError, PermissionDeniedError } from '@margay/errors';
+import { FailedPreconditionError, isMargayError } from '@margay/errors';
 import { isLowerEpoch } from '../driver/epoch';
 import { utilityWorkspaceOf, workspaceKeyOf } from '../driver/workspace-key';
 import {
@@ -25,6 +25,7 @@ import { podNameOf, Pods } from './pods';
 import { QuotaPause } from './quota-pause';
 import type { SandboxContext } from './sandbox-context';
 import { endpointOf, refOf } from './sandbox-ref';
+import { beingTold, bound, changing, claimOf, externalPath, staleEpoch, tenantLimit } from './claim-answers';
 import { BOUND_STATES, claimKeyOf, isFinal, type SandboxRow } from './sandbox-row';
 import type { PodArchives } from './pod-archives';
 import { WarmClaim, type WarmOutlook } from './warm-claim';
@@ -37,12 +38,10 @@ import { WorkspacePlaces } from './workspace-places';
 const LOOKS = 6;
 /** A sandbox bound so recently is being told by whoever bound it. */
 const TOLD_MS = 3_000;
-const TOLD_AGAIN_MS = 50;
 /** A sandbox that does not answer for so long is lost; its calls are held meanwhile. */
 const SILENT_MS = 30_000;
 const SILENT_AGAIN_MS = 1_000;
 const IDLE_FOR_OTHERS_MS = 60_000;
-const TENANT_AGAIN_MS = 1_000;
 /** Why a sandbox drains that its pod takes along. */
 const POD_LEAVING = 'pod_leaving';
 
@@ -120,8 +119,7 @@ export class KubernetesDriver extends SandboxDriver {
         : await this.begin(request, isFirst ? ahead : this.lookAhead(request));
       if (claim) return claim;
     }
-    const message = 'the sandbox changes again and again';
-    return { refusal: { state: 'starting', reason: 'starting', message, retryAfterMs: TENANT_AGAIN_MS } };
+    return changing();
   }
 
   /** Its files are on its volume, or gone with the pod; either way a claim finds what there is. */
@@ -346,35 +344,4 @@ export class KubernetesDriver extends SandboxDriver {
     this.context.logger.warn({ sandboxId, sessionId, reason }, 'sandbox lost');
     for (const listener of this.listeners) listener(refOf(row), reason);
   }
-}
-
-function claimOf(row: SandboxRow | undefined, path: 'warm' | 'cold'): Claim | undefined {
-  return row && { ref: refOf(row), path };
-}
-
-function beingTold(of: { sandboxId?: string; state?: string } = {}): Claim {
-  const message = 'the sandbox is being told whose it is';
-  return { refusal: { state: 'starting', ...of, reason: 'starting', message, retryAfterMs: TOLD_AGAIN_MS } };
-}
-
-function tenantLimit(max: number, queuePosition: number): Claim {
-  const message = `the tenant has ${max} sandboxes, and all of them are in use`;
-  return {
-    refusal: { state: 'queued', reason: 'tenant_limit', message, queuePosition, retryAfterMs: TENANT_AGAIN_MS },
-  };
-}
-
-function staleEpoch(): Error {
-  return new FailedPreconditionError('stale_epoch', 'Another process owns the run now.');
-}
-
-function bound(): Error {
-  return new PermissionDeniedError('sandbox_bound', 'The sandbox of this session belongs to another tenant.');
-}
-
-function externalPath(): Error {
-  return new PermissionDeniedError(
-    'external_path_refused',
-    'On a cluster a session has a workspace of its own; it cannot be a folder of some machine.',
-  );
 }
