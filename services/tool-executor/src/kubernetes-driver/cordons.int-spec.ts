@@ -21,7 +21,7 @@ it('takes waiting sandboxes off a cordoned node at once, and starts others elsew
   expect(await rowOf(({ _id }) => _id === before?._id)).toMatchObject({ reason: 'node_cordoned' });
   await fixture.untilWarm(1);
   expect(await rowOf(({ state }) => state === 'warm')).toMatchObject({ node: 'node2' });
-}, 120_000);
+}, 300_000);
 
 it('lets the calls of a session end there, and serves the next one elsewhere, with its files', async () => {
   const executor = await fixture.replica(0, WATCHING);
@@ -38,7 +38,7 @@ it('lets the calls of a session end there, and serves the next one elsewhere, wi
   expect((await executor.shell('cat file')).output).toBe('kept\n');
   await fixture.until(() => nodesOf('s1').length === 1);
   expect(nodesOf('s1')).toEqual(['node2']);
-}, 120_000);
+}, 300_000);
 
 it('leaves sandboxes of other nodes, of nodes that are open again, and those that may be on any', async () => {
   const executor = await fixture.replica(0, WATCHING);
@@ -59,10 +59,10 @@ it('leaves sandboxes of other nodes, of nodes that are open again, and those tha
   fixture.cluster.cordon('node4');
   await fixture.until(() => fixture.cluster.writes.some(({ verb, plural }) => verb === 'delete' && plural === 'pods'));
   expect(fixture.podsOf('s1')[0]?.metadata.deletionTimestamp).toBeUndefined();
-}, 120_000);
+}, 300_000);
 
 it('goes on without the right to see nodes', async () => {
   fixture.cluster.forbidden.add('');
   const executor = await fixture.replica(0, WATCHING);
   expect((await executor.shell('echo here')).output).toBe('here\n');
-}, 120_000);
+}, 300_000);

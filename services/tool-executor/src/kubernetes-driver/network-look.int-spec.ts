@@ -57,14 +57,14 @@ const look = (closed: Record<string, string> = {}) =>
 it('says that policies hold where what must be open is, and the rest is closed', async () => {
   expect(await look({ nothing: '127.0.0.1:1' })).toEqual({ holds: true, detail: expect.stringContaining('both ways') });
   expect(fixture.cluster.list('pods')).toEqual([]);
-}, 120_000);
+}, 300_000);
 
 it('names what a sandbox reaches, and a port that no policy opens', async () => {
   reachable.push(SHUT_PORT);
   const { holds, detail } = await look({ 'the store': open });
   expect(holds).toBe(false);
   expect(detail).toMatch(/sandboxes reach the store.*ports of sandboxes are open/);
-}, 120_000);
+}, 300_000);
 
 it('concludes nothing where its pod ends without a word, and leaves none behind', async () => {
   fixture.cluster.onPod = (pod) => {
@@ -75,7 +75,7 @@ it('concludes nothing where its pod ends without a word, and leaves none behind'
   };
   await expect(look()).rejects.toMatchObject({ reason: 'network_probe' });
   expect(fixture.cluster.list('pods')).toEqual([]);
-}, 120_000);
+}, 300_000);
 
 it('is broken off at once when its process ends, and leaves none behind', async () => {
   fixture.cluster.onPod = () => undefined;
@@ -87,7 +87,7 @@ it('is broken off at once when its process ends, and leaves none behind', async 
   ending.abort();
   await expect(looking).rejects.toMatchObject({ name: 'AbortError' });
   expect(fixture.cluster.list('pods')).toEqual([]);
-}, 120_000);
+}, 300_000);
 
 it('is hardened like a sandbox, and taken for one by policies alone', async () => {
   const made: FakeObject[] = [];
@@ -107,7 +107,7 @@ it('is hardened like a sandbox, and taken for one by policies alone', async () =
     expect(metadata.labels).toMatchObject({ 'margay.dev/component': 'sandbox', [PROBE_LABEL]: 'true' });
     expect(metadata.labels).not.toHaveProperty('margay.dev/sandbox-id');
   }
-}, 120_000);
+}, 300_000);
 
 it('is not collected as an orphan before it has had its time', async () => {
   let now = Date.now();
@@ -124,4 +124,4 @@ it('is not collected as an orphan before it has had its time', async () => {
     await collection.sweep();
   }
   expect(fixture.cluster.list('pods')).toEqual([]);
-}, 120_000);
+}, 300_000);

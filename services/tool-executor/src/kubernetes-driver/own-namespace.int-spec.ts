@@ -33,7 +33,7 @@ it('has its sandboxes, volumes and waiting sandboxes, and other tenants have non
   await fixture.until(() => fixture.podsOf('own').length === 0);
   expect((await executor.shell('cat file', of('own'))).output).toBe('kept\n');
   expect(namespacesOf('own')).toEqual([OWN_NAMESPACE]);
-}, 120_000);
+}, 300_000);
 
 it('sees a pod of it go', async () => {
   const executor = await fixture.replica(0, placed(OWN_TENANT));
@@ -43,7 +43,7 @@ it('sees a pod of it go', async () => {
   fixture.cluster.remove(pod!);
   await fixture.until(async () => (await fixture.rows()).some(({ state }) => state === 'lost'));
   expect((await executor.shell('echo again', of('own'))).output).toBe('again\n');
-}, 120_000);
+}, 300_000);
 
 it('is chosen for new volumes only: what lies elsewhere stays there, with the pods on it', async () => {
   const before = await fixture.replica(0, placed());
@@ -55,10 +55,10 @@ it('is chosen for new volumes only: what lies elsewhere stays there, with the po
   expect(namespacesOf('moved')).toEqual(['test']);
   await after.shell('true', of('fresh'));
   expect(namespacesOf('fresh')).toEqual([OWN_NAMESPACE]);
-}, 120_000);
+}, 300_000);
 
 it("needs no waiting sandboxes while it is nobody's", async () => {
   await fixture.replica(1, placed());
   await fixture.untilWarm(1);
   expect(waitingIn(OWN_NAMESPACE)).toEqual([]);
-}, 120_000);
+}, 300_000);

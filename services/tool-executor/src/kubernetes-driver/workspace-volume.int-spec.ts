@@ -68,6 +68,17 @@ it.each(['deleting', 'deleted'])('gives nothing to one that is %s', async (state
   expect((await workspaces.find('t1', _id))?.volume).toBeUndefined();
 });
 
+it('knows whose workspace is the oldest, apart from those of the platform itself', async () => {
+  await rows.deleteMany({});
+  expect(await workspaces.oldestTenant('_platform')).toBeUndefined();
+  const createdAt = (minute: number) => ({ $set: { createdAt: new Date(minute * 60_000) } });
+  for (const [minute, tenantId] of ['_platform', 'first', 'second'].entries()) {
+    const { _id } = await workspaces.obtain(tenantId, 's/old', made);
+    await rows.updateOne({ _id }, createdAt(minute));
+  }
+  expect(await workspaces.oldestTenant('_platform')).toBe('first');
+});
+
 /** The rows, of which one is put to sleep after the first change that somebody tries. */
 function fallingAsleep(_id: string): Collection<WorkspaceRow> {
   let isFirst = true;
