@@ -167,8 +167,12 @@ it('shows where queued runs stand in states, lists and event pages, and nothing 
   };
   // Each replica looks now and then, and rows follow what is accepted.
   await until(async () => (await listed()).join() === '1,2,3');
-  const { state } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
-  expect(JSON.parse(state?.json ?? '{}')).toMatchObject({ running: true, queue_position: 2 });
+  const stateOf = async (sessionId = '') => {
+    const { state } = await harness.sessions.getState({ sessionId }, { principal });
+    return JSON.parse(state?.json ?? '{}') as { running?: boolean; queue_position?: number };
+  };
+  await until(async () => (await stateOf(ids[1])).queue_position === 2);
+  expect(await stateOf(ids[1])).toMatchObject({ running: true });
   const paged = async () => {
     const request = sessionsPb.ReadCommitsRequest.fromPartial({ sessionId: ids[2] ?? '' });
     let position: unknown;
@@ -179,8 +183,7 @@ it('shows where queued runs stand in states, lists and event pages, and nothing 
   await until(async () => (await paged()) === 3);
   const runner = attach(3);
   for (let i = 0; i < 3; i++) await runner.assigns.take();
-  const { state: later } = await harness.sessions.getState({ sessionId: ids[1] ?? '' }, { principal });
-  expect(JSON.parse(later?.json ?? '{}')).not.toHaveProperty('queue_position');
+  expect(await stateOf(ids[1])).not.toHaveProperty('queue_position');
 });
 
 describe('the management port', () => {
