@@ -186,7 +186,7 @@ export default tseslint.config(
             {
               group: [
                 '@margay/*/*',
-                ...['mongo', 'calls', 'faults', 'certificates'].map((part) => `!@margay/platform/${part}`),
+                ...['mongo', 'calls', 'faults', 'certificates', 'files'].map((part) => `!@margay/platform/${part}`),
               ],
               message: 'Import a package by its name; it lists what is public.',
             },
