@@ -17,6 +17,9 @@ import { checkBackup } from './check-backup';
 import { restoreBackup, type RestoreOptions } from './restore-backup';
 import { writeBackup, type BackupOptions } from './write-backup';
 
+// Whole stores are written and read several times, perhaps beside much else.
+jest.setTimeout(600_000);
+
 const logger = createLogger({ service: 'spec', level: 'off' });
 const real = new RealStore();
 let client: MongoClient;
