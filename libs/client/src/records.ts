@@ -101,4 +101,6 @@ export type Snapshot = SnapshotView;
 export type Content =
   | { kind: 'clone'; url: string; ref?: string; depth?: number; submodules?: boolean; lfs?: boolean }
   | { kind: 'template'; name: string }
+  /** Of the files of a project. */
+  | { kind: 'template'; snapshot: string }
   | { kind: 'empty' };

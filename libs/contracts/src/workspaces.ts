@@ -26,13 +26,25 @@ const Clone = z.strictObject({
   lfs: z.boolean().default(false),
 });
 
+/** `<workspace>/<n>`, as lists of snapshots show it. */
+const SnapshotId = z.string().regex(/^[0-9a-f]{32}\/[1-9]\d{0,8}$/, 'Must be the id of a snapshot');
+
 /** What a workspace begins with, as people ask for it. */
 export const ContentSource = z.discriminatedUnion('kind', [
   Clone,
   /** An archive or a file that is sent afterwards. */
   z.strictObject({ kind: z.literal('upload') }),
-  /** One that the operator offers. */
-  z.strictObject({ kind: z.literal('template'), name: z.string().min(1).max(128) }),
+  /** One that the operator offers, or an archive of the files of a project. */
+  z
+    .strictObject({
+      kind: z.literal('template'),
+      name: z.string().min(1).max(128).optional(),
+      snapshot: SnapshotId.optional(),
+    })
+    .refine(
+      ({ name, snapshot }) => (name === undefined) !== (snapshot === undefined),
+      "Invalid input: 'content' of the kind template needs 'name' or 'snapshot'",
+    ),
   z.strictObject({ kind: z.literal('empty') }),
 ]);
 export type ContentSource = z.infer<typeof ContentSource>;

@@ -7,6 +7,7 @@ import {
   secretsPb,
   sessionsPb,
   subjects,
+  snapshotsPb,
   workspacesPb,
 } from '@margay/contracts';
 import {
@@ -70,6 +71,7 @@ import { storeHandlers } from './store/store-handlers';
 import { Upkeep } from './upkeep/upkeep';
 import { InstanceWatch } from './versions/instance-watch';
 import { instancesHandlers } from './versions/instances.grpc';
+import { ForkedFiles } from './workspaces/forked-files';
 import { ProjectWorkspaces } from './workspaces/project-workspaces';
 import { retirementSweep } from './workspaces/retirement-sweep';
 
@@ -105,6 +107,10 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const metrics = new SessionMetrics(management.registry, new TenantLabel(config.MARGAY_METRICS_TENANT_LABEL));
     const executor = grpcClient(executorPb.ExecutorDefinition, config.MARGAY_TOOL_EXECUTOR_URL, { keys, logger });
     const workspacesClient = grpcClient(workspacesPb.WorkspacesDefinition, config.MARGAY_TOOL_EXECUTOR_URL, {
+      keys,
+      logger,
+    });
+    const snapshotsClient = grpcClient(snapshotsPb.SnapshotsDefinition, config.MARGAY_TOOL_EXECUTOR_URL, {
       keys,
       logger,
     });
@@ -175,7 +181,8 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
     const sessions = new SessionsService({ ...runPorts, effects, tags: rows.tags, attachments });
     const recovery = new RecoveryService(runPorts);
     const questions = new QuestionsService({ ...runPorts, questions: rows.questions });
-    const fork = new ForkService({ log, effects, ...rows, logger, clock: new SystemClock() });
+    const forkedFiles = new ForkedFiles(snapshotsClient, logger);
+    const fork = new ForkService({ log, effects, ...rows, files: forkedFiles, logger, clock: new SystemClock() });
     const upkeep = new Upkeep(
       {
         db,
@@ -285,6 +292,7 @@ export class SessionApplication implements OnApplicationBootstrap, BeforeApplica
       await within(CLOSE_GRACE_MS, Promise.all([upkeep.stop(), effects.idle()]));
       executor.close();
       workspacesClient.close();
+      snapshotsClient.close();
       objects?.close();
     };
   }

@@ -51,6 +51,7 @@ export class ExecutorFixture {
   private forPeople?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
   private forArchives?: GrpcClient<typeof snapshotsPb.SnapshotsDefinition>;
   private forSession?: GrpcClient<typeof workspacesPb.WorkspacesDefinition>;
+  private forForks?: GrpcClient<typeof snapshotsPb.SnapshotsDefinition>;
   private lives = 0;
   private readonly abandoned: (() => Promise<void>)[] = [];
 
@@ -79,6 +80,7 @@ export class ExecutorFixture {
     this.forPeople = grpcClient(workspacesPb.WorkspacesDefinition, listen, { keys });
     this.forArchives = grpcClient(snapshotsPb.SnapshotsDefinition, listen, { keys });
     this.forSession = grpcClient(workspacesPb.WorkspacesDefinition, listen, { keys: this.session });
+    this.forForks = grpcClient(snapshotsPb.SnapshotsDefinition, listen, { keys: this.session });
     return this;
   }
 
@@ -110,6 +112,11 @@ export class ExecutorFixture {
   get workspacesOfSession(): GrpcClient<typeof workspacesPb.WorkspacesDefinition> {
     if (!this.forSession) throw new Error('start the fixture first');
     return this.forSession;
+  }
+
+  get snapshotsOfSession(): GrpcClient<typeof snapshotsPb.SnapshotsDefinition> {
+    if (!this.forForks) throw new Error('start the fixture first');
+    return this.forForks;
   }
 
   as(principal: string, role: Principal['role'] = 'member', tenantId = 't1'): { principal: Principal } {
@@ -181,15 +188,16 @@ export class ExecutorFixture {
 
   /** Closes the service; sandboxes end with it. */
   async stop(): Promise<void> {
-    for (const client of [this.connection, this.forPeople, this.forSession, this.forArchives]) client?.close();
+    for (const client of [this.connection, this.forPeople, this.forSession, this.forArchives, this.forForks])
+      client?.close();
     await this.running?.close();
     await this.management?.close();
   }
 
   /** As a crash would: nothing is ended, and the next start knows only what is on disk. */
   crash(): void {
-    const { running, connection, management, forPeople, forSession, forArchives } = this;
-    for (const client of [connection, forPeople, forSession, forArchives]) client?.close();
+    const { running, connection, management, forPeople, forSession, forArchives, forForks } = this;
+    for (const client of [connection, forPeople, forSession, forArchives, forForks]) client?.close();
     this.abandoned.push(async () => {
       await running?.close();
       await management?.close();

@@ -29,6 +29,7 @@ export class FakeSnapshots {
         this.note('relocate', request);
         return { snapshotJson: JSON.stringify(this.view(2)) };
       },
+      forkWorkspace: () => Promise.reject(new Error('not part of these specs')),
     };
   }
 

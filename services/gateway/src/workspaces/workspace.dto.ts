@@ -28,7 +28,8 @@ export const ContentBody = z.strictObject({
   depth: z.number().int().optional().describe('clone: so many commits only'),
   submodules: z.boolean().optional().describe('clone'),
   lfs: z.boolean().optional().describe('clone: large files too'),
-  name: z.string().optional().describe('template'),
+  name: z.string().optional().describe('template: one that the operator offers'),
+  snapshot: z.string().optional().describe('template: the id of a snapshot of a project'),
   replace: z.boolean().optional().describe('all that is there goes first'),
 });
 

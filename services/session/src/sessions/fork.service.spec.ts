@@ -1,4 +1,5 @@
 import { sessionsPb, type Principal } from '@margay/contracts';
+import { UnavailableError } from '@margay/errors';
 import { emptyHead, fold, MemoryCommitStore, readConfirmedTip, tipOf, type Command, type ForkPlan } from '@margay/log';
 import { createLogger } from '@margay/platform';
 import { createCommand, hashed, messageCommand } from '@margay/testing';
@@ -11,11 +12,15 @@ const ada: Principal = { v: 1, iss: 'gateway', tenantId: 'tenant', principal: 'u
 let store: MemoryCommitStore;
 let rows: Map<string, ForkRow>;
 let count: number;
+let copied: string[];
+let isAway: boolean;
 
 beforeEach(async () => {
   store = new MemoryCommitStore();
   rows = new Map();
   count = 0;
+  copied = [];
+  isAway = false;
   await append(createCommand({ tenantId: 'tenant' }));
 });
 
@@ -26,6 +31,11 @@ async function append(command: Command): Promise<void> {
   if (!document) throw new Error('document expected');
   await store.insert(document);
   expect(tipOf(document).head.c).toBe(count);
+}
+
+async function copy({ source }: ForkPlan): Promise<void> {
+  if (isAway) throw new UnavailableError('workspace_starting', 'no sandbox is there yet');
+  copied.push(source.sessionId);
 }
 
 /** One replica; `beforePlan` is called between its looks for an earlier fork and its own plan. */
@@ -51,6 +61,7 @@ function replica(beforePlan: () => Promise<void> = async () => undefined): ForkS
     effects: { apply: async () => undefined },
     sessions: { find: async () => undefined },
     forks,
+    files: { copy },
     logger: createLogger({ service: 'spec', level: 'off' }),
     clock: { nowMicros: () => 1_800_000_000_000_000 },
   };
@@ -79,5 +90,29 @@ it('is made once by two replicas, of the source as the first one saw it, also wh
   const frames: string[] = [];
   for await (const { events } of store.range(sessionId, 1)) frames.push(...events.map(({ frame }) => frame));
   expect(frames.join()).not.toContain('later');
+  expect(rows.size).toBe(0);
+});
+
+it('takes along the files of a session that has no project, once it has run', async () => {
+  await fork(replica(), 'too early');
+  expect(copied).toEqual([]);
+  await append(messageCommand('go'));
+  await append({ kind: 'cancel', commitId: 'cancel' });
+  const { sessionId } = await fork(replica(), 'key');
+  expect(copied).toEqual([SOURCE]);
+  expect(await fork(replica(), 'key')).toMatchObject({ sessionId, replayed: true });
+  expect(copied).toEqual([SOURCE]);
+  await append({ kind: 'bind', commitId: 'bind', binding: { project: 'shop', cwd: null }, context: {} });
+  await fork(replica(), 'of a project');
+  expect(copied).toEqual([SOURCE]);
+});
+
+it('is not made while its files cannot be taken along', async () => {
+  await append(messageCommand('go'));
+  await append({ kind: 'cancel', commitId: 'cancel' });
+  isAway = true;
+  await expect(fork(replica(), 'key')).rejects.toMatchObject({ reason: 'workspace_starting' });
+  isAway = false;
+  expect(await fork(replica(), 'key')).toMatchObject({ replayed: false });
   expect(rows.size).toBe(0);
 });

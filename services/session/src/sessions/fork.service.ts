@@ -17,6 +17,7 @@ import type { SessionRepository } from '../effects/session.repository';
 import { writeForkLog } from './fork-log';
 import type { ForkRepository, ForkRow } from './fork.repository';
 import { commitIdOf, newSessionId } from './request-ids';
+import type { ForkedFiles } from '../workspaces/forked-files';
 import type { TagRepository } from './tag.repository';
 
 export interface ForkPorts {
@@ -25,6 +26,7 @@ export interface ForkPorts {
   sessions: SessionRepository;
   tags: TagRepository;
   forks: ForkRepository;
+  files: Pick<ForkedFiles, 'copy'>;
   logger: Logger;
   clock: Pick<LogClock, 'nowMicros'>;
 }
@@ -58,7 +60,7 @@ export class ForkService {
     const begun = await forks.find(sessionId);
     const stored = await this.find(sessionId, command);
     if (stored) return answerOf(await this.complete(stored), true);
-    if (begun) return answerOf(await this.make(begun, command), false);
+    if (begun) return answerOf(await this.make(begun, command, head), false);
     return this.begin(principal, head, { sessionId, command, request });
   }
 
@@ -71,7 +73,7 @@ export class ForkService {
     // Since we looked another replica may have made it whole, of the source as it was then: its plan is gone, ours is new.
     const made = request.idempotencyKey === '' ? undefined : await this.find(sessionId, command);
     if (made) return answerOf(await this.complete(made), true);
-    return answerOf(await this.make(row, command), false);
+    return answerOf(await this.make(row, command, head), false);
   }
 
   /** Makes a written fork a session: its row, its tag, and no trace of its making. Safe to repeat. */
@@ -85,12 +87,15 @@ export class ForkService {
     return last;
   }
 
-  private async make(row: ForkRow, command: Command): Promise<CommitDocument> {
+  private async make(row: ForkRow, command: Command, source: Head): Promise<CommitDocument> {
     if (row.bodyHash !== command.bodyHash) throw keyReused();
     if (row.isDead) throw abandoned();
     const plan = JSON.parse(row.planJson) as ForkPlan;
     if (plan.tag !== null) await this.reserveTag(plan, plan.tag);
-    const { log, logger, clock } = this.ports;
+    const { log, logger, clock, files } = this.ports;
+    // Those of projects are shared, and nobody who never ran has any.
+    const { project, cwd } = source.binding;
+    if (project === null && cwd === null && source.runNo > 0) await files.copy(plan);
     return this.complete(await writeForkLog({ store: log.writes, logger, clock }, plan, row));
   }
 

@@ -45,7 +45,8 @@ describe('content that is brought', () => {
     };
     const orders = { kept: new Set(), of: async ({ upload }: StoredContent) => ({ order: {}, upload }) } as never;
     const logger = createLogger({ level: 'off' });
-    const ports = { records, uploads, orders, hasRowsMade: true, instance: 'i', maxBytes: 1, logger };
+    const snapshots = { restore: async () => undefined };
+    const ports = { records, uploads, orders, snapshots, hasRowsMade: true, instance: 'i', maxBytes: 1, logger };
     const end = { status: 'ready', reason: '', message: '', head: '' };
     const bring = async function* () {
       meanwhile();

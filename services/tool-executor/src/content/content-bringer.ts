@@ -6,7 +6,8 @@ import { workspaceDeleting } from '../driver/workspace-deleting';
 import type { LiveSandbox } from '../sandbox/sandbox-claims';
 import type { SandboxPreparation, PrepareContext } from '../sandbox/sandbox-preparation';
 import type { SandboxWish } from '../sandbox/sandbox-registry';
-import { Unfit, type ContentOrders, type Placed } from './content-orders';
+import type { Snapshots } from '../snapshots/snapshots';
+import { Unfit, type Archived, type ContentOrders, type Placed } from './content-orders';
 import { isUsable, type StoredContent, type WorkspaceDocument } from './workspace-document';
 import { targetOf } from './workspace-target';
 import type { UploadStore } from './upload-store';
@@ -16,6 +17,7 @@ export interface ContentBringerPorts {
   records: WorkspaceRecords;
   uploads: Pick<UploadStore, 'read' | 'removeOf'>;
   orders: ContentOrders;
+  snapshots: Pick<Snapshots, 'restore'>;
   /** Rows are made by whoever claims; else by this. */
   hasRowsMade: boolean;
   /** Random per process start. */
@@ -32,6 +34,7 @@ const BRING_MS = 600_000;
 const ANSWER_MARGIN_MS = 30_000;
 const PIECE_BYTES = 4 * 1024 * 1024;
 const LOSSES_MAX = 3;
+const ARCHIVE_IS_GONE = new Set(['snapshot_incomplete', 'archive_missing']);
 
 /**
  * Brings what a workspace begins with into its first sandbox, before any call goes there. One sandbox does it; those of other
@@ -99,8 +102,10 @@ export class ContentBringer implements SandboxPreparation {
     const signal = AbortSignal.any([lost.signal, context.signal, this.closing.signal]);
     try {
       const placed = await this.ports.orders.of(taken.content);
-      if (placed.upload) await this.place(placed, taken, sandbox, { ...context, signal });
-      const end = await this.ask(placed, taken, sandbox, { ...context, signal });
+      const end =
+        'archive' in placed
+          ? await this.restore(placed, taken, sandbox, context)
+          : await this.order(placed, taken, sandbox, { ...context, signal });
       await faultPoint('workspace.after-content', () => `${taken.row.key} ${taken.row._id}`);
       await this.settle(taken, end);
     } catch (error) {
@@ -109,6 +114,33 @@ export class ContentBringer implements SandboxPreparation {
     } finally {
       clearInterval(renewal);
     }
+  }
+
+  private async order(placed: Placed, taken: Taken, sandbox: LiveSandbox, context: PrepareContext) {
+    if (placed.upload) await this.place(placed, taken, sandbox, context);
+    return this.ask(placed, taken, sandbox, context);
+  }
+
+  /** @throws Unfit */
+  private async restore(
+    { archive: { workspaceId, n } }: Archived,
+    { row: { tenantId } }: Taken,
+    sandbox: LiveSandbox,
+    { token, report }: PrepareContext,
+  ): Promise<contentPb.BringEnd> {
+    report(waiting(sandbox, 'the files of a snapshot are being restored'));
+    const place = { client: sandbox.connection.client, token };
+    const how = { n, force: true, maxBytes: this.ports.maxBytes };
+    try {
+      await this.ports.snapshots.restore({ tenantId, workspaceId }, place, how);
+    } catch (error) {
+      if (!isMargayError(error) || !ARCHIVE_IS_GONE.has(error.reason)) throw error;
+      throw new Unfit({
+        reason: 'template_missing',
+        message: `The snapshot ${workspaceId}/${n} is not there any more.`,
+      });
+    }
+    return { status: 'ready', reason: '', message: '', head: '' };
   }
 
   private async place(

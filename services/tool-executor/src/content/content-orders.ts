@@ -10,6 +10,11 @@ export interface Placed {
   upload?: StoredUpload;
 }
 
+/** Files that are restored rather than brought. */
+export interface Archived {
+  archive: { workspaceId: string; n: number };
+}
+
 /** The content cannot be brought, whatever sandbox tries it. */
 export class Unfit extends Error {
   constructor(readonly words: { reason: string; message: string }) {
@@ -32,7 +37,7 @@ export class ContentOrders {
   }
 
   /** @throws Unfit */
-  async of({ source, upload }: StoredContent): Promise<Placed> {
+  async of({ source, upload }: StoredContent): Promise<Placed | Archived> {
     switch (source.kind) {
       case 'clone':
         return { order: source };
@@ -42,7 +47,9 @@ export class ContentOrders {
         if (upload) return unpacking(upload);
         throw new Unfit({ reason: 'upload_missing', message: 'No file has been uploaded to it yet.' });
       case 'template':
-        return this.ofTemplate(source.name);
+        return source.snapshot === undefined
+          ? this.ofTemplate(source.name ?? '')
+          : { archive: snapshotNamed(source.snapshot) };
     }
   }
 
@@ -64,6 +71,12 @@ export class ContentOrders {
       });
     });
   }
+}
+
+/** What the id of a snapshot says. */
+export function snapshotNamed(id: string): Archived['archive'] {
+  const [workspaceId = '', n = ''] = id.split('/');
+  return { workspaceId, n: Number(n) };
 }
 
 function unpacking(upload: StoredUpload): Placed {

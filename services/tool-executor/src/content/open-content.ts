@@ -49,6 +49,7 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
     records,
     uploads,
     orders: new ContentOrders(templates, uploads),
+    snapshots: open.snapshots,
     hasRowsMade: open.name === 'kubernetes',
     instance: randomUUID(),
     maxBytes: config.MARGAY_WORKSPACE_MAX_BYTES,
@@ -68,7 +69,7 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
     },
     serve: (registry) => {
       const release = (tenantId: string, sessionId: string) => registry.release(tenantId, sessionId);
-      const { inventory } = open;
+      const { inventory, snapshots } = open;
       const removal = new WorkspaceRemoval({ records, inventory, release, remnants, retention, logger });
       const everyMs = config.MARGAY_WORKSPACE_SWEEP_SECONDS * 1_000;
       const work = {
@@ -79,7 +80,17 @@ export async function openContent(options: OpenContentOptions): Promise<OpenCont
       sweep = new LeasedSweep(work, { leases, logger });
       sweep.start();
       const usual = { class: USUAL_SANDBOX_CLASS, storage: 'volume' };
-      return new WorkspacesService({ records, uploads, templates, retention, removal, inventory, release, usual });
+      return new WorkspacesService({
+        records,
+        uploads,
+        templates,
+        retention,
+        removal,
+        inventory,
+        snapshots,
+        release,
+        usual,
+      });
     },
     close: async () => {
       bringer.close();

@@ -298,6 +298,75 @@ describe('workspaces', () => {
     });
   });
 
+  describe('that begin with a snapshot', () => {
+    const take = async (workspaceId: string) => {
+      const { snapshotJson } = await fixture.snapshots.takeSnapshot({ workspaceId }, ada());
+      return (JSON.parse(snapshotJson) as { snapshot_id: string }).snapshot_id;
+    };
+    const worksIn = (sessionId: string, owner = 'user:ada') => ({ sessionId, owner });
+    const idOf = async (sessionId: string) => (await rows().findOne({ key: `s/${sessionId}` }))?._id ?? '';
+    const fork = (from: string, to: string, as = fixture.principal) =>
+      fixture.snapshotsOfSession.forkWorkspace({ fromSessionId: from, toSessionId: to, owner: 'user:ada' }, as);
+
+    it('have the files that another project had then', async () => {
+      const { id, grant } = await declare({ kind: 'empty' });
+      await out('mkdir a; echo then > a/file; chmod 640 a/file', grant);
+      const snapshot = await take(id);
+      await out('echo later > a/file', grant);
+      const other = await declare({ kind: 'template', snapshot });
+      expect(await out('cat a/file; stat -c %a a/file', other.grant)).toBe('then\n640');
+      expect((await get(other.id)).content).toMatchObject({ kind: 'template', status: 'ready', source: { snapshot } });
+      await out('echo mine > a/file', other.grant);
+      expect(await take(other.id)).toBe(`${other.id}/1`);
+      expect(await out('cat a/file', grant)).toBe('later');
+    }, 180_000);
+
+    it('are refused where it is none of a project of the tenant', async () => {
+      const sessionId = newId();
+      await out('echo private > file', worksIn(sessionId));
+      const own = await take(await idOf(sessionId));
+      const { id } = await declare({ kind: 'empty' });
+      for (const snapshot of [own, `${'f'.repeat(32)}/1`, `${id}/7`])
+        await expect(declare({ kind: 'template', snapshot })).rejects.toMatchObject({ reason: 'unknown_template' });
+      for (const wrong of [{}, { name: 'shop', snapshot: own }, { snapshot: '../1' }])
+        await expect(declare({ kind: 'template', ...wrong })).rejects.toMatchObject({ reason: 'bad_request' });
+    }, 180_000);
+
+    it('fail where that is gone', async () => {
+      const { id, grant } = await declare({ kind: 'empty' });
+      await out('true', grant);
+      const late = await declare({ kind: 'template', snapshot: await take(id) });
+      await fixture.workspaces.delete({ workspaceId: id, ifMatch: '' }, ada());
+      await until(async () => (await rows().findOne({ _id: id }))?.state === 'deleted');
+      await expect(fixture.shell('true', late.grant)).rejects.toMatchObject({
+        reason: 'content_failed',
+        message: expect.stringContaining('template_missing'),
+      });
+    }, 180_000);
+
+    it('are those of forks: a session without a project goes on with what the other one had', async () => {
+      const [from, to] = [newId(), newId()];
+      await out('echo then > file; ln -s file link', worksIn(from));
+      const { workspaceId } = await fork(from, to);
+      await out('echo later > file', worksIn(from));
+      expect(await fork(from, to)).toEqual({ workspaceId });
+      expect(workspaceId).toBe(await idOf(to));
+      expect(await get(workspaceId ?? '')).toMatchObject({ kind: 'session', belongs_to: to });
+      expect(await out('cat link; echo mine >> file', worksIn(to))).toBe('then');
+      expect(await out('cat file', worksIn(from))).toBe('later');
+      expect(await take(workspaceId ?? '')).toBe(`${workspaceId}/2`);
+      const next = newId();
+      await fork(to, next);
+      expect(await out('cat file', worksIn(next))).toBe('then\nmine');
+    }, 180_000);
+
+    it('are none where a session has no files, and nobody but session forks them', async () => {
+      expect(await fork(newId(), newId())).toEqual({ workspaceId: undefined });
+      const request = { fromSessionId: newId(), toSessionId: newId(), owner: 'user:ada' };
+      await expect(fixture.snapshots.forkWorkspace(request, ada())).rejects.toMatchObject({ reason: 'session_only' });
+    });
+  });
+
   describe('are shown', () => {
     it('to their owners, those of projects to their tenant, and to nobody else', async () => {
       const { id: shared } = await declare({ kind: 'empty' });

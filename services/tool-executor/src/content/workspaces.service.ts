@@ -3,6 +3,8 @@ import { ContentSource, type Principal, type SandboxView, type WorkspaceView } f
 import { AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError } from '@margay/errors';
 import type { SandboxInventory, KnownSandbox } from '../driver/sandbox-inventory';
 import { utilityWorkspaceOf, workspaceIdOf } from '../driver/workspace-key';
+import type { Snapshots } from '../snapshots/snapshots';
+import { snapshotNamed } from './content-orders';
 import { readCursor, writeCursor } from './page-cursor';
 import type { Retention } from './retention';
 import type { WorkspaceTemplates } from './templates';
@@ -27,6 +29,7 @@ export interface WorkspacesPorts {
   retention: Retention;
   removal: Pick<WorkspaceRemoval, 'remove'>;
   inventory: SandboxInventory;
+  snapshots: Pick<Snapshots, 'list'>;
   release: (tenantId: string, sessionId: string) => Promise<void>;
   /** Of sandboxes that are made without being told. */
   usual: { class: string; storage: string };
@@ -43,7 +46,7 @@ export class WorkspacesService {
   async declare(tenantId: string, projectId: string, owner: string, source: unknown): Promise<string> {
     if (!/^[0-9a-f]{32}$/.test(projectId))
       throw new InvalidArgumentError('bad_request', 'The project id is malformed.');
-    const content = contentOf(this.checked(source), false);
+    const content = contentOf(await this.checked(tenantId, source), false);
     const made = { ...this.ports.usual, owner, content } as const;
     return (await this.ports.records.obtain(tenantId, `p/${projectId}`, made))._id;
   }
@@ -107,7 +110,7 @@ export class WorkspacesService {
 
   /** What it is to begin with, anew: the next sandbox brings it. */
   async setContent(principal: Principal, id: string, source: unknown, replace: boolean): Promise<WorkspaceView> {
-    const content = contentOf(this.checked(source), replace);
+    const content = contentOf(await this.checked(principal.tenantId, source), replace);
     return this.present(await this.begin(await this.changeable(principal, id, replace), content));
   }
 
@@ -190,11 +193,23 @@ export class WorkspacesService {
     return row;
   }
 
-  private checked(source: unknown): ContentSource {
-    const parsed = ContentSource.safeParse(source);
-    if (!parsed.success) throw new InvalidArgumentError('bad_request', sentenceOf(parsed.error.issues[0]));
-    if (parsed.data.kind !== 'template' || this.ports.templates.find(parsed.data.name)) return parsed.data;
-    throw new InvalidArgumentError('unknown_template', `There is no template '${parsed.data.name}'.`);
+  private async checked(tenantId: string, source: unknown): Promise<ContentSource> {
+    const { data, error } = ContentSource.safeParse(source);
+    if (error) throw new InvalidArgumentError('bad_request', sentenceOf(error.issues[0]));
+    if (data.kind !== 'template') return data;
+    const { name = '', snapshot } = data;
+    const isKnown = snapshot === undefined ? this.ports.templates.find(name) : await this.isOffered(tenantId, snapshot);
+    if (isKnown) return data;
+    const what = snapshot === undefined ? `template '${name}'` : `snapshot '${snapshot}' of a project`;
+    throw new InvalidArgumentError('unknown_template', `There is no ${what}.`);
+  }
+
+  /** Those of projects are everybody's in the tenant. */
+  private async isOffered(tenantId: string, snapshot: string): Promise<boolean> {
+    const { workspaceId, n } = snapshotNamed(snapshot);
+    const row = await this.ports.records.find(tenantId, workspaceId);
+    if (!row?.key.startsWith('p/') || !isUsable(row)) return false;
+    return (await this.ports.snapshots.list({ tenantId, workspaceId })).some((archive) => archive.n === n);
   }
 
   private present(row: WorkspaceDocument): WorkspaceView {
@@ -202,7 +217,7 @@ export class WorkspacesService {
   }
 }
 
-function contentOf(source: ContentSource, replace: boolean): StoredContent {
+export function contentOf(source: ContentSource, replace: boolean): StoredContent {
   return { id: randomBytes(16).toString('hex'), source, replace, status: 'pending', losses: 0 };
 }
 

@@ -36,6 +36,15 @@ export class SnapshotsGrpc implements GrpcHandlers<snapshotsPb.SnapshotsDefiniti
     return { snapshotJson: shown(await this.snapshots.relocate(callerOf(context), workspaceId)) };
   }
 
+  async forkWorkspace(
+    { fromSessionId: from, toSessionId: to, owner }: snapshotsPb.ForkWorkspaceRequest,
+    context: CallContext,
+  ): Promise<snapshotsPb.ForkWorkspaceResponse> {
+    const { iss, tenantId } = context.principal();
+    if (iss !== 'session') throw new PermissionDeniedError('session_only', 'Only session says what is forked.');
+    return { workspaceId: await this.snapshots.fork(tenantId, { from, to, owner }) };
+  }
+
   private get snapshots(): WorkspaceSnapshots {
     if (this.opened) return this.opened;
     throw new UnimplementedError(

@@ -1,10 +1,11 @@
 import type { Principal } from '@margay/contracts';
-import { FailedPreconditionError } from '@margay/errors';
+import { FailedPreconditionError, UnavailableError } from '@margay/errors';
 import { mayKnow, refuseHeld, requireOwner, workspaceNotFound } from '../content/workspace-access';
 import { isUsable, type WorkspaceDocument } from '../content/workspace-document';
 import type { WorkspaceRecords } from '../content/workspace-records';
+import { contentOf } from '../content/workspaces.service';
 import type { SandboxInventory } from '../driver/sandbox-inventory';
-import { utilityWorkspaceOf } from '../driver/workspace-key';
+import { utilityWorkspaceOf, workspaceIdOf } from '../driver/workspace-key';
 import type { UtilitySandboxes, UtilityWorkspace } from '../utility/utility-sandboxes';
 import { snapshotOf, type Archive, type ArchiveOwner } from './archive-store';
 import type { Snapshots } from './snapshots';
@@ -14,6 +15,12 @@ export interface WorkspaceSnapshotsPorts {
   snapshots: Snapshots;
   utilities: Pick<UtilitySandboxes, 'use' | 'end'>;
   inventory: Pick<SandboxInventory, 'listOn'>;
+}
+
+export interface ForkedSession {
+  from: string;
+  to: string;
+  owner: string;
 }
 
 /** What people ask of the archives of a workspace. */
@@ -85,6 +92,37 @@ export class WorkspaceSnapshots {
       return { set: { state: 'dormant', snapshot: snapshotOf(archive) }, unset: ['volume'] };
     });
     return asleep !== undefined;
+  }
+
+  /**
+   * The files that a session without a project has now, for its fork to begin with. The same again goes on with what is there.
+   * @returns undefined where there are none
+   */
+  async fork(tenantId: string, { from, to, owner }: ForkedSession): Promise<string | undefined> {
+    const { records, snapshots } = this.ports;
+    const source = await records.find(tenantId, workspaceIdOf(tenantId, `s/${from}`));
+    if (!source || !isUsable(source) || (source.content && source.content.status !== 'ready')) return undefined;
+    const { class: className, storage } = source;
+    const fork = await records.obtain(tenantId, `s/${to}`, {
+      class: className,
+      storage,
+      owner,
+      forkedFrom: source._id,
+    });
+    if (fork.content || fork.snapshot) return fork._id;
+    const isAsleep = source.state === 'dormant' && source.snapshot;
+    const archive = isAsleep ? await snapshots.get(ownerOf(source), isAsleep.n) : await this.archive(source);
+    const copied = await snapshots.copy(ownerOf(source), archive.n, ownerOf(fork));
+    if (!copied)
+      throw new UnavailableError('snapshot_dropped', 'The archive was replaced while it was copied; try again.');
+    // Without a volume the next sandbox brings its newest archive in any case.
+    const snapshot = `${fork._id}/${copied.n}`;
+    const set =
+      storage === 'snapshot'
+        ? { snapshot: snapshotOf(copied) }
+        : { content: contentOf({ kind: 'template', snapshot }, false) };
+    await records.changeLatest(fork, () => ({ set }));
+    return fork._id;
   }
 
   private async wanted(row: WorkspaceDocument, n: number | undefined): Promise<Archive> {

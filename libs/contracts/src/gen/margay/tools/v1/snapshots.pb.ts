@@ -46,6 +46,18 @@ export interface RelocateResponse {
   snapshotJson: string;
 }
 
+export interface ForkWorkspaceRequest {
+  fromSessionId: string;
+  toSessionId: string;
+  /** Whose the fork is: a principal. */
+  owner: string;
+}
+
+export interface ForkWorkspaceResponse {
+  /** Absent: there are no files. */
+  workspaceId?: string | undefined;
+}
+
 function createBaseListSnapshotsRequest(): ListSnapshotsRequest {
   return { workspaceId: "" };
 }
@@ -646,6 +658,188 @@ export const RelocateResponse: MessageFns<RelocateResponse> = {
   },
 };
 
+function createBaseForkWorkspaceRequest(): ForkWorkspaceRequest {
+  return { fromSessionId: "", toSessionId: "", owner: "" };
+}
+
+export const ForkWorkspaceRequest: MessageFns<ForkWorkspaceRequest> = {
+  encode(message: ForkWorkspaceRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.fromSessionId !== "") {
+      writer.uint32(10).string(message.fromSessionId);
+    }
+    if (message.toSessionId !== "") {
+      writer.uint32(18).string(message.toSessionId);
+    }
+    if (message.owner !== "") {
+      writer.uint32(26).string(message.owner);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ForkWorkspaceRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseForkWorkspaceRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.fromSessionId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.toSessionId = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.owner = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ForkWorkspaceRequest {
+    return {
+      fromSessionId: isSet(object.fromSessionId)
+        ? globalThis.String(object.fromSessionId)
+        : isSet(object.from_session_id)
+        ? globalThis.String(object.from_session_id)
+        : "",
+      toSessionId: isSet(object.toSessionId)
+        ? globalThis.String(object.toSessionId)
+        : isSet(object.to_session_id)
+        ? globalThis.String(object.to_session_id)
+        : "",
+      owner: isSet(object.owner) ? globalThis.String(object.owner) : "",
+    };
+  },
+
+  toJSON(message: ForkWorkspaceRequest): unknown {
+    const obj: any = {};
+    if (message.fromSessionId !== "") {
+      obj.fromSessionId = message.fromSessionId;
+    }
+    if (message.toSessionId !== "") {
+      obj.toSessionId = message.toSessionId;
+    }
+    if (message.owner !== "") {
+      obj.owner = message.owner;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ForkWorkspaceRequest>, I>>(base?: I): ForkWorkspaceRequest {
+    return ForkWorkspaceRequest.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ForkWorkspaceRequest>, I>>(object: I): ForkWorkspaceRequest {
+    const message = createBaseForkWorkspaceRequest();
+    message.fromSessionId = object.fromSessionId ?? "";
+    message.toSessionId = object.toSessionId ?? "";
+    message.owner = object.owner ?? "";
+    return message;
+  },
+};
+
+function createBaseForkWorkspaceResponse(): ForkWorkspaceResponse {
+  return { workspaceId: undefined };
+}
+
+export const ForkWorkspaceResponse: MessageFns<ForkWorkspaceResponse> = {
+  encode(message: ForkWorkspaceResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.workspaceId !== undefined) {
+      writer.uint32(10).string(message.workspaceId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ForkWorkspaceResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseForkWorkspaceResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.workspaceId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ForkWorkspaceResponse {
+    return {
+      workspaceId: isSet(object.workspaceId)
+        ? globalThis.String(object.workspaceId)
+        : isSet(object.workspace_id)
+        ? globalThis.String(object.workspace_id)
+        : undefined,
+    };
+  },
+
+  toJSON(message: ForkWorkspaceResponse): unknown {
+    const obj: any = {};
+    if (message.workspaceId !== undefined) {
+      obj.workspaceId = message.workspaceId;
+    }
+    return obj;
+  },
+
+  create<I extends Exact<DeepPartial<ForkWorkspaceResponse>, I>>(base?: I): ForkWorkspaceResponse {
+    return ForkWorkspaceResponse.fromPartial(base ?? ({} as any));
+  },
+  fromPartial<I extends Exact<DeepPartial<ForkWorkspaceResponse>, I>>(object: I): ForkWorkspaceResponse {
+    const message = createBaseForkWorkspaceResponse();
+    message.workspaceId = object.workspaceId ?? undefined;
+    return message;
+  },
+};
+
 /** Archives of workspaces. People come by the gateway, as themselves. */
 export type SnapshotsDefinition = typeof SnapshotsDefinition;
 export const SnapshotsDefinition = {
@@ -685,6 +879,15 @@ export const SnapshotsDefinition = {
       requestType: RelocateRequest as typeof RelocateRequest,
       requestStream: false,
       responseType: RelocateResponse as typeof RelocateResponse,
+      responseStream: false,
+      options: {},
+    },
+    /** The files of a session without a project, as they are now, for a fork of it to begin with. Idempotent. Session only. */
+    forkWorkspace: {
+      name: "ForkWorkspace",
+      requestType: ForkWorkspaceRequest as typeof ForkWorkspaceRequest,
+      requestStream: false,
+      responseType: ForkWorkspaceResponse as typeof ForkWorkspaceResponse,
       responseStream: false,
       options: {},
     },
