@@ -62,7 +62,7 @@ describe('a run that starts in a worktree while that is deleted', () => {
     session = new MemorySession();
     worktree = new OneWorktree();
     removed = 0;
-    session.projects = { shop: { path: '/tmp' } };
+    session.projects = { shop: { path: '/tmp', description: '' } };
     session.worktrees = worktree;
     const { runPorts, log } = session;
     const rest = { effects: { redo: nothing }, attachments: { resolve: () => Promise.resolve([]) } };
