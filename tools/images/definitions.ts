@@ -142,7 +142,12 @@ async function plain({ version, cacheFolder, progress }: ImageContext): Promise<
   const packages = ['base-files', 'bash', 'coreutils', 'dash', 'debianutils'];
   return {
     name: 'local.test/plain:dev',
-    config: { User: '1000:1000', Env: [PATH], Labels: labels(version, 'Plain', 'A shell, for tests') },
+    config: {
+      User: '1000:1000',
+      Env: [PATH],
+      Entrypoint: ['/usr/bin/bash'],
+      Labels: labels(version, 'Plain', 'A shell, for tests'),
+    },
     layers: [await debianLayer(packages, cacheFolder, progress)],
   };
 }

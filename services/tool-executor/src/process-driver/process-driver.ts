@@ -24,16 +24,13 @@ import { ProcessLedger } from './process-ledger';
 import { activeUids, areGone, identityOf, isAlive, killAll, killUser } from './processes';
 import { SandboxFolder, sandboxIdOf, shortName, type User } from './sandbox-folder';
 import { SandboxRecords, type SandboxRecord } from './sandbox-records';
+import { isStrict, limitsOf, STRICT_CLASS } from './strict-class';
 import { refuseForeign } from './tenants';
 import { Turns } from './turns';
 import { chooseUid, isOwnUid } from './users';
 import { folderId, Workspaces, type Workspace } from './workspaces';
 
 const NODE_FLAGS = ['--max-semi-space-size=2', '--max-old-space-size=192'];
-/** Little of everything, and no way out. */
-const STRICT_CLASS = 'strict';
-const STRICT_MEMORY_BYTES = 512 * 1024 ** 2;
-const STRICT_PROCESSES = 18;
 /** The daemon ends its own processes within two seconds. */
 const STOP_WAIT_MS = 3_000;
 
@@ -336,17 +333,6 @@ export class ProcessDriver extends SandboxDriver {
   private folderOf(sandboxId: string): SandboxFolder {
     return new SandboxFolder(path.join(this.options.home, 'sandboxes'), sandboxId);
   }
-}
-
-const isStrict = (record: SandboxRecord): boolean => classOf(record) === STRICT_CLASS;
-
-/** Those of the class `strict` are as small as on a cluster; 16 processes of a call, beside the daemon and the first one. */
-function limitsOf(
-  { memoryBytes, processes }: ProcessDriverOptions,
-  record: SandboxRecord,
-): Pick<ProcessDriverOptions, 'memoryBytes' | 'processes'> {
-  if (!isStrict(record)) return { memoryBytes, processes };
-  return { memoryBytes: Math.min(memoryBytes, STRICT_MEMORY_BYTES), processes: Math.min(processes, STRICT_PROCESSES) };
 }
 
 function repositoryOf({ repository, identities }: Workspace): Pick<SandboxRecord, 'repository'> {

@@ -1,46 +1,22 @@
 import type { RunGrant } from '@margay/contracts';
-import { InvalidArgumentError } from '@margay/errors';
 import { ATTRIBUTE, withSpan, type Logger } from '@margay/platform';
-import type { Epoch } from '../driver/epoch';
 import {
   classOf,
-  type ClaimPath,
   type Isolation,
   type Refusal,
   type ReleaseOptions,
   type SandboxDriver,
 } from '../driver/sandbox-driver';
 import type { SandboxLedger } from '../driver/sandbox-ledger';
-import { UTILITY_IDLE_MS, utilityWorkspaceOf, workspaceKeyOf, type ClaimWorkspace } from '../driver/workspace-key';
+import { UTILITY_IDLE_MS, utilityWorkspaceOf } from '../driver/workspace-key';
 import { SandboxClaims, staleEpoch, type ClaimedSandbox, type LiveSandbox } from './sandbox-claims';
 import type { SandboxConnections } from './sandbox-connections';
 import type { SandboxGrants } from './sandbox-grants';
 import type { SandboxPreparation } from './sandbox-preparation';
 import { Preparations } from './preparations';
+import { epochOf, keyOf, requireClass, type Fence, type SandboxObserver, type SandboxWish } from './sandbox-wish';
 
-/** Who wants a sandbox, where, and since when: a run grant, or the same for work that belongs to no run. */
-export type SandboxWish = Pick<RunGrant, 'tenantId' | 'sessionId' | 'epoch' | 'storeGeneration'> & {
-  workspace: ClaimWorkspace;
-  /** Absent: the usual one. */
-  sandboxClass?: string | undefined;
-  /** Whose session it is, where that is known. */
-  owner?: string | undefined;
-};
-
-export interface Fence {
-  epoch: number;
-  /** Ends what runs at lower epochs. */
-  kill: boolean;
-  /** With `kill`: also what outlived its calls. */
-  background: boolean;
-}
-
-/** Told of what happens to sandboxes, for metrics. */
-export interface SandboxObserver {
-  claimed(seconds: number, path: ClaimPath, className: string): void;
-  claimFailed(error: unknown): void;
-  lost(reason: string): void;
-}
+export type { Fence, SandboxObserver, SandboxWish } from './sandbox-wish';
 
 export interface SandboxRegistryOptions {
   driver: SandboxDriver;
@@ -118,7 +94,7 @@ export class SandboxRegistry {
     }
     const running = this.claiming.get(sessionId);
     if (running) return running.end;
-    this.requireClass(grant);
+    requireClass(this.classes, grant);
     const claim = this.observedClaim(grant, known).finally(() => this.claiming.delete(sessionId));
     this.claiming.set(sessionId, { end: claim, className: classOf(grant) });
     return claim;
@@ -345,16 +321,6 @@ export class SandboxRegistry {
     return !this.options.ledger.isShared || workspaceKey !== keyOf(grant) || className !== classOf(grant);
   }
 
-  /** Session asked before it accepted the run; the classes may have changed since. */
-  private requireClass(grant: SandboxWish): void {
-    const { classes } = this.options.driver;
-    if (classes.includes(classOf(grant))) return;
-    throw new InvalidArgumentError(
-      'sandbox_class_unknown',
-      `There is no sandbox class '${classOf(grant)}' here; there are: ${classes.join(', ')}. Nothing was run.`,
-    );
-  }
-
   private end(sandbox: LiveSandbox, options: ReleaseOptions): Promise<void> {
     const { sessionId } = sandbox.ref;
     this.live.delete(sessionId);
@@ -403,7 +369,3 @@ export class SandboxRegistry {
     return this.options.ledger.raiseEpoch(grant.tenantId, grant.sessionId, epochOf(grant));
   }
 }
-
-const epochOf = (grant: SandboxWish): Epoch => ({ generation: grant.storeGeneration, epoch: grant.epoch });
-
-const keyOf = (wish: SandboxWish): string => workspaceKeyOf(wish);
