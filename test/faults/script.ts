@@ -51,6 +51,12 @@ export function count(run: string, step: number, seconds: number): ScriptedToolC
   return { name: 'aider_shell_tool', arguments: { command } };
 }
 
+/** The same, which ends when there is a file of that name. */
+export function countUntil(run: string, step: number, file: string): ScriptedToolCall {
+  const command = `echo ${run}-${step} >> count.txt; until [ -e ${file} ]; do sleep 0.1; done; echo counted`;
+  return { name: 'aider_shell_tool', arguments: { command } };
+}
+
 /** Appends a block, since appending is what an edit run twice would show. */
 export function edit(run: string, step: number): ScriptedToolCall {
   const content = `edits.txt\n\`\`\`text\n<<<<<<< SEARCH\n=======\n${run}-${step}\n>>>>>>> REPLACE\n\`\`\`\n`;

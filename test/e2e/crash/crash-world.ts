@@ -5,7 +5,7 @@ import { OwnServers } from '../../faults/own-servers';
 import { PlatformHarness } from '../harness';
 
 const POLL_MS = 25;
-const PATIENCE_MS = 45_000;
+const PATIENCE_MS = 120_000;
 const SANDBOXD = 'sandboxd';
 const STRIKES = 'a fault point strikes';
 /** Quicker than in production. A lease is longer than the time after which a silent runner gets no runs, 8 s. */
@@ -45,7 +45,6 @@ export class CrashWorld {
       mode: 'split',
       replicas: { session: 2, 'agent-runner': 2 },
       env: { ...PACE, MARGAY_FAULT_POINTS: plan.join(';') },
-      readyTimeoutMs: 60_000,
       copiesBundles: true,
       servers: async (directory) => (this.servers = await OwnServers.open(directory)),
     });

@@ -1,4 +1,6 @@
-import { count } from '../../faults/script';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { count, countUntil } from '../../faults/script';
 import type { CrashRow } from './crash-row';
 
 const TOOL_CALL = '"type":"tool_call"';
@@ -49,13 +51,15 @@ export const SESSION_ROWS: CrashRow[] = [
   {
     name: 'accept: after commit, before 202, repeated without a key → 409, and the run is visible',
     faults: (run) => [`gateway.before-accepted=kill?${run}`],
-    steps: (run) => [[count(run, 0, 3)]],
+    // However long the gateway takes to come back, the run is still at work.
+    steps: (run) => [[countUntil(run, 0, 'go')]],
     play: async (stage) => {
       const query = { query: `please do ${stage.run} without a key` };
       expect(await stage.request('POST', '/query', query).catch(() => 'lost')).toBe('lost');
       await stage.world.revived('gateway');
       expect((await stage.request('POST', '/query', query)).status).toBe(409);
       expect((await stage.request('GET', '/events')).body).toMatchObject({ running: true });
+      await writeFile(join(stage.actor.folder, 'go'), '');
       await stage.actor.recordOne(stage.deadline);
     },
     takeovers: 0,

@@ -6,7 +6,7 @@ import type { StoredCommit } from '../../faults/stored';
 import { takeoversOf, type Takeover } from '../../faults/takeovers';
 import type { CrashWorld } from './crash-world';
 
-const RUN_MS = 60_000;
+const RUN_MS = 180_000;
 const POLL_MS = 100;
 /** Users of one row beyond the first have numbers so far apart. */
 const APART = 100;
