@@ -51,46 +51,53 @@ const asSeen = (deployment: KubernetesObject) =>
     ]),
   );
 
-describe.each(['evaluation', 'combined', 'production', 'pools', 'first-key', 'own-workspaces', 'egress', 'tenants', 'blobs'])(
-  'the environment of %s',
-  (set) => {
-    const deployments = deploymentsOf(readChartYaml(`ci/${set}.yaml`) as object);
+describe.each([
+  'evaluation',
+  'combined',
+  'production',
+  'pools',
+  'first-key',
+  'own-workspaces',
+  'egress',
+  'tenants',
+  'blobs',
+])('the environment of %s', (set) => {
+  const deployments = deploymentsOf(readChartYaml(`ci/${set}.yaml`) as object);
 
-    it('is one that every service starts with', () => {
-      for (const deployment of deployments) {
-        const environment = asSeen(deployment);
-        expect(ProcessConfig.safeParse(environment).error).toBeUndefined();
-        for (const service of servicesOf(deployment)) {
-          if (service === 'gateway') expect(() => readGatewayConfig(environment)).not.toThrow();
-          else {
-            const { error } = SCHEMAS[service]?.safeParse(environment) ?? {};
-            expect([service, error?.issues]).toEqual([service, undefined]);
-          }
+  it('is one that every service starts with', () => {
+    for (const deployment of deployments) {
+      const environment = asSeen(deployment);
+      expect(ProcessConfig.safeParse(environment).error).toBeUndefined();
+      for (const service of servicesOf(deployment)) {
+        if (service === 'gateway') expect(() => readGatewayConfig(environment)).not.toThrow();
+        else {
+          const { error } = SCHEMAS[service]?.safeParse(environment) ?? {};
+          expect([service, error?.issues]).toEqual([service, undefined]);
         }
       }
-    });
+    }
+  });
 
-    it('holds no variable that nobody reads', () => {
-      for (const deployment of deployments) {
-        const known = new Set([...Object.keys(ProcessConfig.shape), ...Object.keys(GateConfig.shape)]);
-        for (const service of servicesOf(deployment))
-          for (const name of Object.keys(SCHEMAS[service]?.shape ?? {})) known.add(name);
-        const isGateway = servicesOf(deployment).includes('gateway');
-        const unread = Object.keys(environmentOf(deployment)).filter((name) => {
-          const plain = name.replace(/_FILE$/, '');
-          return !known.has(plain) && !known.has(name) && !OTHERS.test(name) && !(isGateway && GATEWAY.test(name));
-        });
-        expect([servicesOf(deployment), unread]).toEqual([servicesOf(deployment), []]);
-      }
-    });
+  it('holds no variable that nobody reads', () => {
+    for (const deployment of deployments) {
+      const known = new Set([...Object.keys(ProcessConfig.shape), ...Object.keys(GateConfig.shape)]);
+      for (const service of servicesOf(deployment))
+        for (const name of Object.keys(SCHEMAS[service]?.shape ?? {})) known.add(name);
+      const isGateway = servicesOf(deployment).includes('gateway');
+      const unread = Object.keys(environmentOf(deployment)).filter((name) => {
+        const plain = name.replace(/_FILE$/, '');
+        return !known.has(plain) && !known.has(name) && !OTHERS.test(name) && !(isGateway && GATEWAY.test(name));
+      });
+      expect([servicesOf(deployment), unread]).toEqual([servicesOf(deployment), []]);
+    }
+  });
 
-    it('holds no secret in the clear', () => {
-      for (const deployment of deployments)
-        for (const [name, value] of Object.entries(environmentOf(deployment)))
-          if (/PASSWORD|API_KEY|TOKEN/.test(name) && typeof value === 'string') expect(value).toMatch(/^\/margay\//);
-    });
-  },
-);
+  it('holds no secret in the clear', () => {
+    for (const deployment of deployments)
+      for (const [name, value] of Object.entries(environmentOf(deployment)))
+        if (/PASSWORD|API_KEY|TOKEN/.test(name) && typeof value === 'string') expect(value).toMatch(/^\/margay\//);
+  });
+});
 
 describe('settings reach those they are for', () => {
   it('that there are several tenants, to tool-executor', () => {

@@ -56,12 +56,7 @@ const KubernetesSettings = {
     .min(0)
     .default(14)
     .describe('days without use after which a volume becomes an archive; 0 = never'),
-  MARGAY_SNAPSHOT_MAX_BYTES: z.coerce
-    .number()
-    .int()
-    .min(1)
-    .optional()
-    .describe('bytes of one archive of a workspace'),
+  MARGAY_SNAPSHOT_MAX_BYTES: z.coerce.number().int().min(1).optional().describe('bytes of one archive of a workspace'),
   MARGAY_SANDBOX_COLLECT_SECONDS: z.coerce.number().min(0.2).default(30).describe('between collections'),
   MARGAY_SANDBOX_UNPAIRED_SECONDS: z.coerce
     .number()

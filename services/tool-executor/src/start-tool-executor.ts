@@ -81,7 +81,15 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
   const outside = await openOutside(config, store, { logger, keys });
   const db = await store.find();
   const indexStore = await openIndex(db);
-  const content = await openContent({ config, db, objects: await store.findObjects(), index: indexStore, open, logger, management });
+  const content = await openContent({
+    config,
+    db,
+    objects: await store.findObjects(),
+    index: indexStore,
+    open,
+    logger,
+    management,
+  });
   const index = new WorkspaceIndex({
     store: indexStore,
     now: () => Date.now(),
