@@ -12,13 +12,13 @@ const hasSandboxes =
   process.getuid?.() === 0 && spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true']).status === 0;
 const suite = hasSandboxes ? describe : describe.skip;
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and bubblewrap)'}`, () => {
   const margay = new PlatformHarness({ mode: 'combined', env: { MARGAY_CANARY: CANARY } });
 
   beforeAll(() => margay.start(), 600_000);
-  afterAll(() => margay.stop(), 60_000);
+  afterAll(() => margay.stop());
 
   /** Runs commands one after the other; the answer is what the last one said. */
   const scriptCommands = (...commands: string[]): void =>
@@ -67,8 +67,7 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     while (!isRunning(sleeper)) await delay(50);
     await session.cancel();
     expect((await run.result()).status).toBe('canceled');
-    for (let waited = 0; isRunning(sleeper) && waited < 8_000; waited += 100) await delay(100);
-    expect(isRunning(sleeper)).toBe(false);
+    while (isRunning(sleeper)) await delay(100);
     scriptCommands('echo usable');
     expect((await (await session.query('again')).result()).text).toContain('usable');
   });
@@ -91,7 +90,7 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     scriptCommands(`setsid env -i ${sleeper} >/dev/null 2>&1 & echo kept > ~/kept; echo started`);
     const session = await margay.sessionWith({});
     await (await session.query('go')).result();
-    expect(isRunning(sleeper)).toBe(true);
+    while (!isRunning(sleeper)) await delay(50);
     const record = (await recordsOf(margay.home)).find(({ sessionId }) => sessionId === session.id);
     expect(record).toBeDefined();
     const folder = join(margay.home, 'sandboxes', record?.sandboxId ?? '?');
@@ -99,11 +98,9 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     const left = () => spawnSync('find', [folder, ...names], { encoding: 'utf8' }).stdout;
     expect(left()).toMatch(/kept[^]*journal\.ndjson|journal\.ndjson[^]*kept/);
     expect((await margay.request('POST', `/api/sessions/${session.id}/terminate`, {})).status).toBeLessThan(300);
-    for (let waited = 0; isRunning(sleeper) && waited < 10_000; waited += 100) await delay(100);
-    expect(isRunning(sleeper)).toBe(false);
+    while (isRunning(sleeper)) await delay(100);
     // Processes end first, then files go.
-    for (let waited = 0; left() !== '' && waited < 10_000; waited += 100) await delay(100);
-    expect(left()).toBe('');
+    while (left() !== '') await delay(100);
   });
 
   it('leaves no process behind when the platform stops', async () => {
@@ -111,7 +108,7 @@ suite(`a model that means harm${hasSandboxes ? '' : ' (skipped: needs root and b
     scriptCommands(`setsid env -i ${sleeper} >/dev/null 2>&1 & echo started`);
     const session = await margay.sessionWith({});
     await (await session.query('go')).result();
-    expect(isRunning(sleeper)).toBe(true);
+    while (!isRunning(sleeper)) await delay(50);
     await margay.platform.stop();
     expect(isRunning(sleeper)).toBe(false);
     expect((await recordsOf(margay.home)).flatMap(({ processes }) => processes)).toEqual([]);

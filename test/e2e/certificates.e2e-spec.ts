@@ -10,7 +10,7 @@ import { PlatformHarness } from './harness';
 const SERVICES = ['gateway', 'session', 'tool-executor', 'mcp-pool', 'ide-manager', 'channel', 'agent-runner'];
 const logger = createLogger({ service: 'e2e', level: 'off' });
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 describe('services with certificates', () => {
   let folder: string;
@@ -28,7 +28,7 @@ describe('services with certificates', () => {
   afterAll(async () => {
     await margay?.stop();
     await rm(folder, { recursive: true });
-  }, 60_000);
+  });
 
   const certificateOf = (service: string) => TlsIdentity.open(join(folder, `tls-${service}`), logger);
   const keysOf = async (service: string, certificate?: string) =>
@@ -58,7 +58,7 @@ describe('services with certificates', () => {
 
   it('take no call in the clear, nor from a service that has no business there, whatever it has signed', async () => {
     const address = margay.platform.serviceAddress('session');
-    const call = { principal: systemPrincipal('gateway', 'default'), timeoutMs: 5_000 };
+    const call = { principal: systemPrincipal('gateway', 'default'), timeoutMs: 60_000 };
     const ask = async (certificate?: string) => {
       const client = grpcClient(sessionsPb.SessionsDefinition, address, { keys: await keysOf('gateway', certificate) });
       return client.listModels({}, call).finally(() => client.close());
@@ -73,7 +73,7 @@ describe('services with certificates', () => {
       const keys = await keysOf('agent-runner', certificate);
       const client = grpcClient(sessionsPb.SessionsDefinition, margay.platform.serviceAddress('session'), { keys });
       const principal = systemPrincipal('agent-runner', 'default');
-      return client.listModels({}, { principal, timeoutMs: 5_000 }).finally(() => client.close());
+      return client.listModels({}, { principal, timeoutMs: 60_000 }).finally(() => client.close());
     };
     expect(await ask('agent-runner')).toMatchObject({ defaultModel: 'scripted' });
     await expect(ask('channel')).rejects.toMatchObject({ reason: 'issuer_not_caller' });
@@ -82,7 +82,7 @@ describe('services with certificates', () => {
   it('do not take one service for another', async () => {
     const keys = await keysOf('gateway', 'gateway');
     const client = grpcClient(executorPb.ExecutorDefinition, margay.platform.serviceAddress('session'), { keys });
-    await expect(client.listTools({}, { timeoutMs: 5_000 })).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    await expect(client.listTools({}, { timeoutMs: 60_000 })).rejects.toMatchObject({ code: 'UNAVAILABLE' });
     client.close();
   });
 });

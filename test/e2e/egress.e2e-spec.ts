@@ -12,7 +12,7 @@ const hasSandboxes =
   process.getuid?.() === 0 && spawnSync('bwrap', ['--unshare-all', '--ro-bind', '/', '/', 'true']).status === 0;
 const suite = hasSandboxes ? describe : describe.skip;
 
-jest.setTimeout(60_000);
+jest.setTimeout(180_000);
 
 suite(`a model that reaches outside${hasSandboxes ? '' : ' (skipped: needs root and bubblewrap)'}`, () => {
   let web: Server;
@@ -39,7 +39,7 @@ suite(`a model that reaches outside${hasSandboxes ? '' : ' (skipped: needs root 
   afterAll(async () => {
     await margay?.stop();
     await new Promise((resolve) => web.close(resolve));
-  }, 60_000);
+  });
 
   /** What a command says; the variable that keeps local names from the proxy does not count. */
   const run = async (command: string): Promise<string> => {
@@ -89,8 +89,10 @@ suite(`a model that reaches outside${hasSandboxes ? '' : ' (skipped: needs root 
       ),
     );
     await (await session.query('go')).result();
+    const isOfIt = (line: string) => line.includes(session.id) && line.includes('"egress"');
+    while (!(await control()).split('\n').slice(0, -1).some(isOfIt)) await delay(100);
     const log = await control();
-    const lines = log.split('\n').filter((line) => line.includes(session.id) && line.includes('"egress"'));
+    const lines = log.split('\n').filter(isOfIt);
     expect(lines.map((line) => (JSON.parse(line) as { egress: object }).egress)).toEqual([
       expect.objectContaining({ sessionId: session.id, host: 'exfil.example', path: '/a', decision: 'denied' }),
     ]);

@@ -3,7 +3,7 @@ import type { Session } from '@margay/client';
 import { answer, byConversation, callTools } from '@margay/testing';
 import { PlatformHarness } from './harness';
 
-jest.setTimeout(90_000);
+jest.setTimeout(180_000);
 
 const COMMIT = 'git -c user.name=a -c user.email=a@example.org commit -q';
 const REPOSITORY = `git init -q -b main . && git add . && ${COMMIT} --allow-empty -m first`;
@@ -12,7 +12,7 @@ describe('projects', () => {
   const margay = new PlatformHarness({ mode: 'combined' });
 
   beforeAll(() => margay.start(), 600_000);
-  afterAll(() => margay.stop(), 60_000);
+  afterAll(() => margay.stop());
 
   beforeEach(() => {
     margay.script(
@@ -36,7 +36,7 @@ describe('projects', () => {
     (await (await session.query(command)).result()).text ?? '';
 
   async function until<T>(look: () => Promise<T>, isRight: (found: T) => boolean): Promise<T> {
-    for (let left = 200; ; left -= 1) {
+    for (let left = 500; ; left -= 1) {
       const found = await look();
       if (isRight(found) || left === 0) return found;
       await delay(100);
@@ -66,7 +66,12 @@ describe('projects', () => {
     const removal = margay.client.deleteWorktree(id, made.project_id ?? '');
     await expect(removal).rejects.toMatchObject({ reason: 'worktree_dirty' });
     await margay.client.deleteWorktree(id, made.project_id ?? '', { force: true });
-    expect(await margay.client.worktrees(id)).toEqual([]);
+    expect(
+      await until(
+        () => margay.client.worktrees(id),
+        ({ length }) => length === 0,
+      ),
+    ).toEqual([]);
     const absent = await margay.request('DELETE', `/api/v_projects/${id}/worktrees/${encodeURIComponent(made.project_id ?? '')}`); // prettier-ignore
     expect([absent.status, absent.body]).toEqual([200, { status: 'already_absent' }]);
     expect(await run(session, 'git log -1 --format=%s feature/login')).toContain('second');
