@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { executorPb, subjects } from '@margay/contracts';
 import { UnauthenticatedError } from '@margay/errors';
-import { freePorts, openNats, TEST_SOURCES, type OpenServer } from '@margay/launcher';
+import { freePorts, openNats, type OpenServer } from '@margay/launcher';
 import { createLogger, generateKeys, GrpcServer, KeyRing, ManagementServer, NatsBus } from '@margay/platform';
 import { EgressFixture } from './egress-fixture';
 import { startEgress } from './start-egress';
@@ -22,7 +22,7 @@ describe('the end of a sandbox', () => {
 
   beforeAll(async () => {
     fixture.setPolicy({ policy: { mode: 'none' } });
-    nats = await openNats({ directory: `${fixture.folder}/nats`, allow: TEST_SOURCES });
+    nats = await openNats({ directory: `${fixture.folder}/nats` });
     const keysFolder = `${fixture.folder}/keys`;
     await generateKeys(keysFolder, ['egress', 'tool-executor']);
     const keys = await KeyRing.load(keysFolder, 'tool-executor');

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { subjects } from '@margay/contracts';
-import { openNats, TEST_SOURCES, type OpenServer } from '@margay/launcher';
+import { openNats, type OpenServer } from '@margay/launcher';
 import { createLogger, NatsBus } from '@margay/platform';
 import type { Collection } from 'mongodb';
 import type { SandboxRow } from '../kubernetes-driver/sandbox-row';
@@ -20,7 +20,7 @@ let isSame: boolean;
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'margay-announcements-'));
-  nats = await openNats({ directory: folder, allow: TEST_SOURCES });
+  nats = await openNats({ directory: folder });
   bus = new NatsBus({ url: nats.url, name: 'spec', logger });
   await bus.start();
   announcements = await openAnnouncements(nats.url, logger);
