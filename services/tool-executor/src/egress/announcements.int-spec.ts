@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -34,7 +35,9 @@ afterAll(async () => {
 beforeEach(() => ([heard, isSame] = [[], true]));
 
 const rows = { updateOne: async () => ({ matchedCount: isSame ? 1 : 0 }) } as unknown as Collection<SandboxRow>;
-const row = { _id: 'b1', rev: 1 } as SandboxRow;
+const row = { _id: randomUUID(), rev: 1 } as SandboxRow;
+/** The server may be one that others talk over, too. */
+const [signal, one, other] = [randomUUID(), randomUUID(), randomUUID()];
 
 describe('the end of a sandbox', () => {
   it('is announced once it is stored, and only by whoever stored it', async () => {
@@ -43,16 +46,17 @@ describe('the end of a sandbox', () => {
       for (; !heard.includes(id); await new Promise((resolve) => setTimeout(resolve, 20))) again();
     };
     // Whoever listens is heard of by the server a moment later.
-    await until('listening', () => announcements.ended('listening'));
+    await until(signal, () => announcements.ended(signal));
     const sandboxes = new SandboxRepository(rows, (sandboxId) => announcements.ended(sandboxId));
     isSame = false;
     await sandboxes.finish(row, 'draining', 'idle');
     await sandboxes.change(row, { lastActiveAt: new Date() });
     isSame = true;
     await sandboxes.change(row, { lastActiveAt: new Date() });
-    for (const sandboxId of ['b2', 'b3']) await sandboxes.finish({ ...row, _id: sandboxId }, 'released', 'ended');
-    await until('b3');
-    expect(heard.filter((id) => id !== 'listening')).toEqual(['b2', 'b3']);
+    for (const sandboxId of [one, other]) await sandboxes.finish({ ...row, _id: sandboxId }, 'released', 'ended');
+    await until(other);
+    expect(heard.filter((id) => id === one || id === other)).toEqual([one, other]);
+    expect(heard).not.toContain(row._id);
     stop();
   });
 
