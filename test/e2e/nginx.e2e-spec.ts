@@ -6,11 +6,11 @@ import { nginxBinary, NginxProxy } from './streams/nginx-proxy';
 import { seqOf, StreamClient, type Block } from './streams/stream-client';
 
 // Long: nginx and Margay as they come, ten minutes of silence. Short: the same in proportion.
-const READ_TIMEOUT_SECONDS = isLong ? 60 : 4;
+const READ_TIMEOUT_SECONDS = isLong ? 60 : 8;
 const HEARTBEAT_SECONDS = isLong ? 15 : 1;
-const SILENCE_MS = isLong ? 10 * 60_000 : 10_000;
+const SILENCE_MS = isLong ? 10 * 60_000 : 18_000;
 
-jest.setTimeout(SILENCE_MS + 60_000);
+jest.setTimeout(SILENCE_MS + 120_000);
 if (!nginxBinary) process.stdout.write('skipped: streams behind nginx, which is not installed here (apt-get install nginx-light)\n'); // prettier-ignore
 
 (nginxBinary ? describe : describe.skip)('pain 10: behind nginx that compresses and gives up silent upstreams', () => {
@@ -34,7 +34,7 @@ if (!nginxBinary) process.stdout.write('skipped: streams behind nginx, which is 
     await proxy?.stop();
     await writer?.stop();
     await margay.stop();
-  }, 60_000);
+  });
 
   const open = (sessionId: string, onBlock?: (block: Block) => void) =>
     StreamClient.open({
@@ -72,8 +72,9 @@ if (!nginxBinary) process.stdout.write('skipped: streams behind nginx, which is 
       const before = client.text.length;
       run.delta(`${offset}`, offset);
       await client.until((text) => text.includes(`"text":"${offset}"`));
-      // Whatever was buffered would have come with the next heartbeat only.
-      if (client.text.slice(before).includes(': heartbeat')) pushed += 1;
+      // Whatever was buffered would have come with the next heartbeat only, and that behind it.
+      const arrived = client.text.slice(before);
+      if (arrived.lastIndexOf(': heartbeat') > arrived.indexOf(`"text":"${offset}"`)) pushed += 1;
     }
     expect(pushed).toBeLessThan(3);
     await run.finish();

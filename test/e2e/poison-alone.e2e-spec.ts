@@ -21,7 +21,7 @@ const gates: (() => void)[] = [];
 
 beforeAll(() => margay.start(), 600_000);
 afterEach(() => gates.splice(0).forEach((open) => open()));
-afterAll(() => margay.stop(), 60_000);
+afterAll(() => margay.stop());
 
 async function until<T>(what: string, look: () => Promise<T | undefined>): Promise<T> {
   const endMs = performance.now() + PATIENCE_MS;
@@ -73,8 +73,7 @@ async function suspicious(text = 'at last'): Promise<{ run: Run; open: () => voi
   await asked(2);
   await killRunner();
   await asked(3);
-  const [child] = await childrenOf(run);
-  if (child === undefined) throw new Error('no process of its own was started');
+  const child = await until('a process of its own is started', async () => (await childrenOf(run))[0]);
   return { run, open, child };
 }
 
@@ -132,7 +131,7 @@ describe('a run in a process of its own', () => {
       await margay.platform.restart(RUNNER);
       await asked(3 + drains);
     }
-    expect(isAlive(child)).toBe(false);
+    await gone(child);
     open();
     expect(await run.result()).toMatchObject({ status: 'completed' });
     expect(await doneReasons(run)).toEqual(['none']);
@@ -145,7 +144,7 @@ describe('a log that a newer Margay has written to', () => {
     const session = await margay.sessionWith({});
     expect(await (await session.query('first')).result()).toMatchObject({ status: 'completed' });
     const mongo = new MongoConnection({ url: margay.storeUrl, database: margay.database, logger, name: 'e2e' });
-    await mongo.ready(10_000);
+    await mongo.ready(60_000);
     try {
       const commits = mongo.connection.collection<{ _id: string; v: number }>('commits');
       const first = `${session.id}.0000000001`;
