@@ -9,8 +9,8 @@ import { piecesOf, type BackedUpFile } from './stored-bytes';
 
 const BATCH = 100;
 
-/** What follows from the logs, says who lives just now, or belongs to the cluster's pods of the day. */
-const LEFT_OUT = new Set(['sessions', 'runs', 'questions', 'instances', 'runners', 'leases', 'sandboxes', 'backups', 'restores']); // prettier-ignore
+/** What follows from the logs, says who lives just now, or is so of this cluster: its pods of the day, its network. */
+const LEFT_OUT = new Set(['sessions', 'runs', 'questions', 'instances', 'runners', 'leases', 'sandboxes', 'networkChecks', 'backups', 'restores']); // prettier-ignore
 
 export const COMMITS = 'commits';
 export const FILES = 'fs.files';
