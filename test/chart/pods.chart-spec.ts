@@ -148,8 +148,14 @@ describe.each([
     for (const { spec } of deployments) {
       const { containers, volumes } = spec.template.spec;
       const services: string[] = containers[0].args[1].split(',');
-      const keys = volumes.find(({ name }: { name: string }) => name === 'keys').secret.items;
-      expect(keys.map(({ key }: { key: string }) => key).sort()).toEqual(['trust.json', ...services.map((name) => `${name}.key.pem`)].sort()); // prettier-ignore
+      const { sources } = volumes.find(({ name }: { name: string }) => name === 'keys').projected;
+      const [own, replaced] = sources.map(({ secret }: { secret: { items: { key: string }[]; optional?: boolean } }) => secret); // prettier-ignore
+      const filesOf = ({ items }: { items: { key: string }[] }) => items.map(({ key }) => key).sort();
+      expect(filesOf(own)).toEqual(['trust.json', ...services.map((name) => `${name}.key.pem`)].sort());
+      expect(own.optional).toBeUndefined();
+      // There while keys are being replaced.
+      expect(filesOf(replaced)).toEqual(services.flatMap((name) => [`${name}.old.pem`, `${name}.next.pem`]).sort());
+      expect(replaced.optional).toBe(true);
     }
   });
 

@@ -203,14 +203,25 @@ true
 {{- define "margay.volumes" -}}
 - { name: tmp, emptyDir: { sizeLimit: 64Mi } }
 - name: keys
-  secret:
-    secretName: {{ include "margay.keysSecret" .root }}
-    # Of each service only its own key.
-    items:
-      - { key: trust.json, path: trust.json }
-      {{- range .component.services }}
-      - { key: {{ . }}.key.pem, path: {{ . }}.key.pem }
-      {{- end }}
+  projected:
+    sources:
+      - secret:
+          name: {{ include "margay.keysSecret" .root }}
+          # Of each service only its own key.
+          items:
+            - { key: trust.json, path: trust.json }
+            {{- range .component.services }}
+            - { key: {{ . }}.key.pem, path: {{ . }}.key.pem }
+            {{- end }}
+      # There while keys are being replaced.
+      - secret:
+          name: {{ include "margay.keysSecret" .root }}
+          optional: true
+          items:
+            {{- range .component.services }}
+            - { key: {{ . }}.old.pem, path: {{ . }}.old.pem }
+            - { key: {{ . }}.next.pem, path: {{ . }}.next.pem }
+            {{- end }}
 {{- if ne (include "margay.tlsMode" .root) "off" }}
 - name: tls
   secret: { secretName: {{ include "margay.tlsSecret" . }} }

@@ -29,7 +29,7 @@ export {
   type SpanSettings,
 } from './telemetry/spans';
 export { mayAssert, systemPrincipal, type TokenKind } from './auth/entitlements';
-export { generateKeys, Trust } from './auth/key-files';
+export { generateKeys, keyId, Trust } from './auth/key-files';
 export { callersOf, peerName } from './tls/peers';
 export { openTls } from './tls/open-tls';
 export { CallerCheck, type PeerCall } from './tls/credentials';

@@ -6,6 +6,7 @@ import { bootstrap, parseBootstrap } from './bootstrap/command';
 import { check, parseCheck } from './check';
 import { BootstrapConfig, CheckConfig, DoctorConfig, PrepareStoreConfig } from './config';
 import { doctor, examine, parseDoctor } from './doctor/doctor';
+import { parseKeys, runKeys } from './keys/command';
 import { parsePrepareStore, prepareStore } from './prepare-store';
 import { openSandboxPods, parseReleaseSandboxes, releaseSandboxes } from './release-sandboxes';
 import { parseSecretsCommand, rotateKek } from './secrets-command';
@@ -38,6 +39,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   doctor: async (argv, { environment, logger, write }) => {
     const progress = (line: string) => logger.info({ line }, 'the doctor looks');
     return doctor(parseDoctor(argv), { config: parseConfig(DoctorConfig, environment), write, progress });
+  },
+  keys: async (argv, { environment, logger, write }) => {
+    const command = parseKeys(argv);
+    const count = async () => (await import('@margay/tool-executor')).sandboxesByKey(environment, logger);
+    return runKeys(command, { write, sandboxesByKey: environment['MARGAY_MONGODB_URL'] ? count : undefined });
   },
   migrate: async (argv, { environment, logger }) => {
     if (argv.length > 0) throw new InvalidArgumentError('usage', MIGRATE_USAGE);

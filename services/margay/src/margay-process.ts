@@ -11,6 +11,7 @@ import {
   type Logger,
 } from '@margay/platform';
 import { ProcessConfig } from './config';
+import { startKeyCheck } from './key-check';
 import type { ServiceName } from './service-names';
 import type { LoadService } from './starters';
 import { startVersionGate } from './version-gate';
@@ -70,6 +71,7 @@ export async function startMargay(options: ProcessOptions): Promise<MargayProces
       const service = await start(environment, shared);
       shutdown.add(name, () => service.close());
     }
+    await startKeyCheck({ services, environment, management });
     management.setReady(true);
     logger.info({ services, managementPort, tookMs: Math.round(performance.now() - startedAt) }, 'margay is ready');
     return { managementPort, logger, stop: (reason) => shutdown.run(reason) };

@@ -1,12 +1,9 @@
 import 'reflect-metadata';
-import { readFile } from 'node:fs/promises';
-import path from 'node:path';
 import { executorPb, snapshotsPb, workspacesPb } from '@margay/contracts';
 import {
   KeyRing,
   parseConfig,
   startGrpcApplication,
-  Trust,
   type Logger,
   type RunningService,
   type ServiceShared,
@@ -31,6 +28,7 @@ import { openProcess } from './process-driver/open-process';
 import { MaskedCalls } from './redaction/masked-calls';
 import { TenantMatchers } from './redaction/tenant-matchers';
 import { AllPreparations } from './sandbox/all-preparations';
+import { GrantKeys } from './sandbox/grant-keys';
 import { SandboxGrants } from './sandbox/sandbox-grants';
 import { SandboxRegistry } from './sandbox/sandbox-registry';
 import { openSnapshots } from './snapshots/open-snapshots';
@@ -44,6 +42,7 @@ export interface RunningToolExecutor extends RunningService {
 
 const SERVICE = 'tool-executor';
 const SWEEP_MS = 15_000;
+const LOOK_AT_KEYS_MS = 2_000;
 
 /** Starts tool-executor in this process. Throws when the machine cannot keep sandboxes apart as demanded. */
 export async function startToolExecutor(
@@ -149,11 +148,13 @@ async function startWith({ config, store, logger, shared }: Ground): Promise<Run
         .add(snapshotsPb.SnapshotsDefinition, new SnapshotsGrpc(archives?.workspaces)),
   });
   const stopSweeping = sweepRegularly(registry, logger);
+  const stopLooking = lookAtKeys(keys);
   const stopShowing = show(open, shared);
   return {
     isolation: driver.isolation,
     close: async () => {
       stopSweeping();
+      stopLooking();
       stopShowing();
       await application.close();
       await archives?.close();
@@ -176,33 +177,25 @@ interface DriverParts extends Ground {
 
 async function openDriver({ announcements, ...parts }: DriverParts): Promise<OpenDriver> {
   const { config, store, keys, grants, logger, shared } = parts;
-  const trust = await trustOf(config.MARGAY_KEYS_DIR);
   const { management } = shared;
-  const grantKid = keys.signingKeyId ?? '';
+  const grantKeys = new GrantKeys(keys);
   const open =
     config.MARGAY_SANDBOX_DRIVER === 'kubernetes'
       ? await openKubernetes({
           config,
           store,
-          trust,
-          grantKid,
+          grantKeys,
           grants,
           logger,
           management,
           tokens: new EgressTokens(keys),
           onEnd: (sandboxId) => announcements.ended(sandboxId),
         })
-      : await openProcess(config, trust, logger);
+      : await openProcess(config, grantKeys, logger);
   const { isolation } = open.driver;
   logger.info({ isolation }, 'sandbox driver ready');
   if (open.warning !== undefined) logger.warn({ isolation }, open.warning);
   return open;
-}
-
-/** The public keys that sandboxes accept grants of. */
-async function trustOf(keysDirectory: string): Promise<string> {
-  const trust = Trust.parse(JSON.parse(await readFile(path.join(keysDirectory, 'trust.json'), 'utf8')));
-  return (trust[SERVICE] ?? []).join('\n');
 }
 
 function sweepRegularly(registry: SandboxRegistry, logger: Logger): () => void {
@@ -210,6 +203,13 @@ function sweepRegularly(registry: SandboxRegistry, logger: Logger): () => void {
     registry.sweep().catch((error: unknown) => logger.error({ err: error }, 'idle sandboxes could not be ended'));
   };
   const timer = setInterval(sweep, SWEEP_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+/** Sandboxes are made with the keys of their time, also while nothing is signed. */
+function lookAtKeys(keys: KeyRing): () => void {
+  const timer = setInterval(() => void keys.refresh(), LOOK_AT_KEYS_MS);
   timer.unref();
   return () => clearInterval(timer);
 }

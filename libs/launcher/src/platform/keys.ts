@@ -10,11 +10,24 @@ import { SERVICES } from './services';
 export async function ensureServiceKeys(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const trust: Record<string, string[]> = {};
-  for (const service of SERVICES)
-    trust[service] = [publicPem(await ensureSecret(join(directory, `${service}.key.pem`), newPrivateKey))];
+  for (const service of SERVICES) {
+    const key = await ensureSecret(join(directory, `${service}.key.pem`), newPrivateKey);
+    // While keys are being replaced there are others.
+    const others = await Promise.all(['old', 'next'].map((kind) => textOf(join(directory, `${service}.${kind}.pem`))));
+    trust[service] = [key, ...others].filter((pem) => pem !== '').map(publicPem);
+  }
   const file = join(directory, 'trust.json');
   await writeFile(`${file}.new`, `${JSON.stringify(trust, null, 2)}\n`);
   await rename(`${file}.new`, file);
+}
+
+async function textOf(file: string): Promise<string> {
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return '';
+  }
 }
 
 /** The API key of this machine's first user, made once; only its hash enters the store. */

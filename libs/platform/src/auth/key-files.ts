@@ -2,8 +2,11 @@ import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, typ
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { FailedPreconditionError } from '@margay/errors';
 import { z } from 'zod';
+
+const TOGETHER_MS = 5;
 
 /** `trust.json`: public keys (SPKI PEM) by service; two of a service while its key is being rotated. */
 export const Trust = z.record(z.string(), z.array(z.string()));
@@ -49,6 +52,38 @@ export async function readTrust(directory: string): Promise<Trust> {
 
 export async function readPrivateKey(directory: string, service: string): Promise<KeyObject> {
   return createPrivateKey(await readKeyFile(keyPath(directory, service)));
+}
+
+/** What a process has of its service's keys. The two others exist while its key is replaced. */
+export interface HeldKeys {
+  trust: Trust;
+  privateKey?: KeyObject | undefined;
+  /** Signed before it, and still signs what only those who know it would take. */
+  oldKey?: KeyObject | undefined;
+  /** Will sign after it. */
+  nextKey?: KeyObject | undefined;
+}
+
+/** The texts of a folder of keys as they stood together at some time: files change one after the other. */
+export async function readKeyTexts(directory: string, service: string): Promise<string[]> {
+  const files = ['trust.json', `${service}.key.pem`, `${service}.old.pem`, `${service}.next.pem`];
+  const read = () => Promise.all(files.map((file) => readFile(join(directory, file), 'utf8').catch(absent)));
+  for (let texts = await read(); ;) {
+    await delay(TOGETHER_MS);
+    const again = await read();
+    if (again.every((text, n) => text === texts[n])) return texts;
+    texts = again;
+  }
+}
+
+export function heldKeysOf([trust = '', key = '', old = '', next = '']: readonly string[]): HeldKeys {
+  const keyIn = (text: string) => (text.trim() === '' ? undefined : createPrivateKey(text));
+  return { trust: Trust.parse(JSON.parse(trust)), privateKey: keyIn(key), oldKey: keyIn(old), nextKey: keyIn(next) };
+}
+
+function absent(error: unknown): string {
+  if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
+  throw error;
 }
 
 export function trustedKeys(trust: Trust): Map<string, TrustedKey> {

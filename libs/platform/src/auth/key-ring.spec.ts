@@ -1,9 +1,10 @@
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Principal, RunGrant, SandboxGrant } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
-import { CompactSign } from 'jose';
+import { CompactSign, decodeProtectedHeader } from 'jose';
 import { systemPrincipal } from './entitlements';
 import { generateKeys, keyId, readPrivateKey, readTrust } from './key-files';
 import { KeyRing } from './key-ring';
@@ -236,3 +237,62 @@ function changeClaims(token: string): string {
   const changed = Buffer.from(JSON.stringify({ ...claims, tenantId: 'other' })).toString('base64url');
   return [header, changed, signature].join('.');
 }
+
+describe('keys that are replaced while services run', () => {
+  let folder: string;
+  const write = (file: string, text: string) => writeFile(join(folder, file), text);
+  const pemOf = (key: KeyObject) => key.export({ type: 'pkcs8', format: 'pem' }).toString();
+  const publicOf = (key: KeyObject) => createPublicKey(key).export({ type: 'spki', format: 'pem' }).toString();
+  const kidIn = (token: string) => decodeProtectedHeader(token).kid;
+
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'margay-reload-'));
+    await generateKeys(folder, ['gateway', 'session', 'tool-executor']);
+  });
+  afterEach(() => rm(folder, { recursive: true }));
+
+  it('are believed as soon as they are trusted, and sign as soon as they are there', async () => {
+    const [gateway, session] = [await KeyRing.load(folder, 'gateway'), await KeyRing.load(folder, 'session')];
+    const first = await gateway.signPrincipal(user, 'session');
+    await session.verifyPrincipal(first, 'session');
+    const next = generateKeyPairSync('ed25519').privateKey;
+    const trust = await readTrust(folder);
+    await write('trust.json', JSON.stringify({ ...trust, gateway: [...(trust['gateway'] ?? []), publicOf(next)] }));
+    await write('gateway.key.pem', pemOf(next));
+    await gateway.refresh(0);
+    const second = await gateway.signPrincipal(user, 'session');
+    expect(kidIn(second)).toBe(keyId(next));
+    await session.refresh(0);
+    expect(await session.verifyPrincipal(second, 'session')).toEqual(user);
+    expect(await session.verifyPrincipal(first, 'session')).toEqual(user);
+    await write('trust.json', JSON.stringify({ ...trust, gateway: [publicOf(next)] }));
+    await session.refresh(0);
+    expect(await refusal(() => session.verifyPrincipal(first, 'session'))).toEqual(INVALID);
+  });
+
+  it('sign for sandboxes only once the old one is gone', async () => {
+    const [oldKey, newKey] = [await readPrivateKey(folder, 'tool-executor'), generateKeyPairSync('ed25519').privateKey];
+    const ring = await KeyRing.load(folder, 'tool-executor');
+    await write('tool-executor.old.pem', pemOf(oldKey));
+    await write('tool-executor.key.pem', pemOf(newKey));
+    await ring.refresh(0);
+    expect(ring.signingKeyId).toBe(keyId(newKey));
+    expect(kidIn(await ring.signSandboxGrant(sandboxGrant))).toBe(keyId(oldKey));
+    await write('tool-executor.old.pem', '');
+    await ring.refresh(0);
+    expect(kidIn(await ring.signSandboxGrant(sandboxGrant))).toBe(keyId(newKey));
+  });
+
+  it('that cannot be read change nothing, and are told without their content', async () => {
+    const gateway = await KeyRing.load(folder, 'gateway');
+    const { signingKeyId } = gateway;
+    await write('gateway.key.pem', 'no key at all');
+    await gateway.refresh(0);
+    expect(gateway.signingKeyId).toBe(signingKeyId);
+    expect(gateway.fault).toMatch(/^the files of keys of gateway cannot be used/);
+    expect(gateway.fault).not.toContain('no key at all');
+    await write('gateway.key.pem', '');
+    await gateway.refresh(0);
+    expect(kidIn(await gateway.signPrincipal(user, 'session'))).toBe(signingKeyId);
+  });
+});

@@ -1,4 +1,4 @@
-import { hkdfSync, type KeyObject } from 'node:crypto';
+import { createHash, hkdfSync, type KeyObject } from 'node:crypto';
 import { Principal, RunGrant, SandboxGrant, Ticket } from '@margay/contracts';
 import { InternalError, PermissionDeniedError, UnauthenticatedError } from '@margay/errors';
 import { CompactSign, compactVerify, decodeProtectedHeader } from 'jose';
@@ -6,7 +6,16 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { TlsIdentity } from '../tls/tls-identity';
 import { mayAssert, mayIssueGrant, type TokenKind } from './entitlements';
-import { keyId, readPrivateKey, readTrust, trustedKeys, type Trust, type TrustedKey } from './key-files';
+import {
+  heldKeysOf,
+  keyId,
+  readKeyTexts,
+  readPrivateKey,
+  readTrust,
+  trustedKeys,
+  type HeldKeys,
+  type TrustedKey,
+} from './key-files';
 
 export const PRINCIPAL_TTL_SECONDS = 60;
 export const GRANT_TTL_SECONDS = 60;
@@ -17,6 +26,10 @@ const LEEWAY_SECONDS: Record<TokenKind, number> = { principal: 5, 'run-grant': 5
 /** Services (middle part of the proto package) that accept a run grant. */
 const RUN_GRANT_AUDIENCES = ['session', 'tools', 'mcp'];
 const CACHED_TOKENS = 20_000;
+/** Files of keys are looked at so often, when there is something to sign or to verify. */
+const LOOK_MS = 2_000;
+/** … and so often where a key is not known. */
+const UNKNOWN_LOOK_MS = 500;
 
 const Envelope = z.object({
   iss: z.string(),
@@ -26,11 +39,12 @@ const Envelope = z.object({
 });
 type Verified = z.infer<typeof Envelope> & { kind: TokenKind; claims: unknown };
 
-export interface KeyRingOptions {
+export interface KeyRingOptions extends HeldKeys {
   service: string;
-  trust: Trust;
   /** Absent in processes that only verify, such as sandboxd. */
-  privateKey?: KeyObject;
+  privateKey?: KeyObject | undefined;
+  /** What the files of keys say now; keys can be replaced while the process runs. */
+  readTexts?: () => Promise<string[]>;
   /** What its connections are encrypted with; absent: they are not. */
   tls?: TlsIdentity;
   /** Milliseconds since the epoch. */
@@ -39,14 +53,20 @@ export interface KeyRingOptions {
 
 /**
  * Signs what this service may assert and verifies what others did: compact JWS, EdDSA, `iss`, `aud`, `exp` always checked.
- * A token once verified costs microseconds until it expires.
+ * A token once verified costs microseconds until it expires. Keys are replaced while the process runs, see docs/operating.md.
  */
 export class KeyRing {
   readonly service: string;
   readonly tls?: TlsIdentity;
-  private readonly keys: Map<string, TrustedKey>;
-  private readonly privateKey?: KeyObject;
-  private readonly kid?: string;
+  /** Why the files of keys cannot be used as they are now; what they said before counts. */
+  fault: string | undefined;
+  private held: HeldKeys;
+  private keys: Map<string, TrustedKey>;
+  /** Of the files as they were taken. */
+  private digest = '';
+  private lookedAtMs = 0;
+  private looking?: Promise<void> | undefined;
+  private readonly readTexts?: () => Promise<string[]>;
   private readonly now: () => number;
   private readonly verified = new LRUCache<string, Verified>({ max: CACHED_TOKENS });
   private readonly signed = new LRUCache<string, { token: Promise<string>; reuseUntil: number }>({
@@ -55,26 +75,65 @@ export class KeyRing {
 
   constructor(options: KeyRingOptions) {
     this.service = options.service;
+    this.held = options;
     this.keys = trustedKeys(options.trust);
     this.now = options.now ?? Date.now;
     if (options.tls) this.tls = options.tls;
-    if (options.privateKey) {
-      this.privateKey = options.privateKey;
-      this.kid = keyId(options.privateKey);
-    }
+    if (options.readTexts) this.readTexts = options.readTexts;
+    this.lookedAtMs = performance.now();
   }
 
   /** Names the key that it signs with; undefined where it only verifies. */
   get signingKeyId(): string | undefined {
-    return this.kid;
+    return this.held.privateKey && keyId(this.held.privateKey);
   }
 
-  /** A secret that only replicas of this service can make, another one for each purpose. */
-  deriveSecret(purpose: string): Buffer {
-    if (!this.privateKey)
-      throw new InternalError('no_private_key', `${this.service} has no private key to derive from.`);
-    const material = this.privateKey.export({ type: 'pkcs8', format: 'der' });
-    return Buffer.from(hkdfSync('sha256', material, '', purpose, 32));
+  /** Public keys of a service, PEM, one after the other. */
+  publicKeysOf(service: string): string {
+    return (this.held.trust[service] ?? []).join('\n');
+  }
+
+  /**
+   * Secrets that only replicas of this service can make, others for each purpose. The first one is to be used; the others
+   * are those of replicas, and of times, with the former and the next key.
+   */
+  deriveSecrets(purpose: string): [Buffer, ...Buffer[]] {
+    const { privateKey, oldKey, nextKey } = this.held;
+    if (!privateKey) throw new InternalError('no_private_key', `${this.service} has no private key to derive from.`);
+    const derive = (key: KeyObject) =>
+      Buffer.from(hkdfSync('sha256', key.export({ type: 'pkcs8', format: 'der' }), '', purpose, 32));
+    return [derive(privateKey), ...[oldKey, nextKey].filter((key) => key !== undefined).map(derive)];
+  }
+
+  /** Takes what the files of keys say now, if they have not been looked at just before. */
+  refresh(everyMs = LOOK_MS): Promise<void> {
+    if (!this.readTexts || performance.now() - this.lookedAtMs < everyMs) return Promise.resolve();
+    this.looking ??= this.look(this.readTexts).finally(() => (this.looking = undefined));
+    return this.looking;
+  }
+
+  private async look(read: () => Promise<string[]>): Promise<void> {
+    try {
+      const texts = await read();
+      const digest = createHash('sha256').update(JSON.stringify(texts)).digest('hex');
+      if (digest !== this.digest) this.take(heldKeysOf(texts));
+      this.digest = digest;
+      this.fault = undefined;
+    } catch (error) {
+      this.fault = `the files of keys of ${this.service} cannot be used: ${error instanceof Error ? error.name : 'unknown'}`;
+    } finally {
+      this.lookedAtMs = performance.now();
+    }
+  }
+
+  private take(held: HeldKeys): void {
+    const keys = trustedKeys(held.trust);
+    // Whoever has one must not lose it.
+    if (this.held.privateKey && !held.privateKey) throw new InternalError('no_private_key', 'The private key is gone.');
+    this.held = this.held.privateKey ? held : { trust: held.trust };
+    this.keys = keys;
+    this.signed.clear();
+    this.verified.clear();
   }
 
   /** Reads `trust.json` and `<service>.key.pem`; `verifyOnly` for a process that has no key of its own. */
@@ -84,12 +143,16 @@ export class KeyRing {
     { verifyOnly = false, tls }: { verifyOnly?: boolean; tls?: TlsIdentity | undefined } = {},
   ): Promise<KeyRing> {
     const trust = await readTrust(directory);
-    return new KeyRing({
+    const ring = new KeyRing({
       service,
       trust,
       ...(tls && { tls }),
       ...(!verifyOnly && { privateKey: await readPrivateKey(directory, service) }),
+      readTexts: () => readKeyTexts(directory, service),
     });
+    ring.lookedAtMs = -Infinity;
+    await ring.refresh();
+    return ring;
   }
 
   /** The token of a principal for one audience; the request id is left out, since it travels beside the token. */
@@ -146,15 +209,19 @@ export class KeyRing {
 
   /** The building block of the methods above; `payload` is checked by the schema of its kind when it is verified. */
   async sign(kind: TokenKind, payload: object, ttlSeconds: number, audience: string | string[]): Promise<string> {
-    if (!this.privateKey || !this.kid) {
+    await this.refresh();
+    const { privateKey, oldKey } = this.held;
+    // Sandboxes know the keys of the time when they were started.
+    const key = kind === 'sandbox-grant' ? (oldKey ?? privateKey) : privateKey;
+    if (!key) {
       throw new InternalError('no_private_key', `${this.service} holds no private key, so it cannot sign a ${kind}.`);
     }
     if (kind !== 'principal' && !mayIssueGrant(this.service, kind)) throw notEntitled(this.service, `sign a ${kind}`);
     const iat = Math.floor(this.now() / 1000);
     const claims = { ...payload, iss: this.service, aud: audience, iat, exp: iat + ttlSeconds };
     return new CompactSign(Buffer.from(JSON.stringify(claims)))
-      .setProtectedHeader({ alg: 'EdDSA', kid: this.kid, typ: typeOf(kind) })
-      .sign(this.privateKey);
+      .setProtectedHeader({ alg: 'EdDSA', kid: keyId(key), typ: typeOf(kind) })
+      .sign(key);
   }
 
   private async verify(kind: TokenKind, token: string, audience: string): Promise<Verified> {
@@ -170,7 +237,9 @@ export class KeyRing {
   }
 
   private async verifySignature(kind: TokenKind, token: string): Promise<Verified> {
-    const trusted = this.keys.get(kidOf(token) ?? '');
+    const kid = kidOf(token) ?? '';
+    await this.refresh(this.keys.has(kid) ? LOOK_MS : UNKNOWN_LOOK_MS);
+    const trusted = this.keys.get(kid);
     if (!trusted) throw refused(kind, 'invalid');
     const opened = await compactVerify(token, trusted.key, { algorithms: ['EdDSA'] }).catch((cause: unknown) => {
       throw refused(kind, 'invalid', cause);

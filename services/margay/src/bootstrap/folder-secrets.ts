@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SecretStore, type StoredSecret } from './secret-store';
 import type { SecretData } from './secrets';
@@ -27,7 +27,11 @@ export class FolderSecrets extends SecretStore {
   }
 
   async patch(name: string, data: SecretData): Promise<void> {
-    for (const [file, text] of Object.entries(data))
-      await writeFile(join(this.folder, name, file), text, { mode: 0o600 });
+    for (const [file, text] of Object.entries(data)) {
+      const path = join(this.folder, name, file);
+      // Whoever reads it finds the one or the other.
+      await writeFile(`${path}.new`, text, { mode: 0o600 });
+      await rename(`${path}.new`, path);
+    }
   }
 }

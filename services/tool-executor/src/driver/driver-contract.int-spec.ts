@@ -11,6 +11,7 @@ import { openKubernetes } from '../kubernetes-driver/open-kubernetes';
 import { podNameOf } from '../kubernetes-driver/pods';
 import { ClusterFixture } from '../spec/cluster-fixture';
 import { openProcess } from '../process-driver/open-process';
+import { GrantKeys } from '../sandbox/grant-keys';
 import { SandboxGrants } from '../sandbox/sandbox-grants';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
 import { ServiceStore } from '../store/service-store';
@@ -27,9 +28,7 @@ async function identity() {
   execFileSync(process.execPath, [BUNDLER, entry]);
   await generateKeys(keysFolder, ['tool-executor']);
   const keys = await KeyRing.load(keysFolder, 'tool-executor');
-  const trust = (
-    JSON.parse(readFileSync(path.join(keysFolder, 'trust.json'), 'utf8'))['tool-executor'] as string[]
-  ).join('\n');
+  const grantKeys = new GrantKeys(keys);
   const settings = {
     MARGAY_TOOL_EXECUTOR_LISTEN: `unix:${home}/s`,
     MARGAY_KEYS_DIR: keysFolder,
@@ -37,7 +36,7 @@ async function identity() {
     MARGAY_SANDBOXD_ENTRY: entry,
   };
   const tokens = new EgressTokens(keys);
-  return { home, entry, tokens, grants: new SandboxGrants(keys), grantKid: keys.signingKeyId ?? '', trust, settings };
+  return { home, entry, tokens, grants: new SandboxGrants(keys), grantKeys, settings };
 }
 
 interface DriverUnderTest {
@@ -179,8 +178,8 @@ function describeDriver(name: string, start: () => Promise<DriverUnderTest>): vo
 }
 
 describeDriver('process', async () => {
-  const { home, grants, trust, settings } = await identity();
-  const open = await openProcess(parseConfig(ToolExecutorConfig, settings), trust, logger);
+  const { home, grants, grantKeys, settings } = await identity();
+  const open = await openProcess(parseConfig(ToolExecutorConfig, settings), grantKeys, logger);
   const kill = async ({ sandboxId }: { sandboxId: string }) => {
     const record = path.join(home, 'sandboxes', sandboxId, 'record.json');
     if (!existsSync(record)) throw new Error('it was not started');
@@ -196,13 +195,13 @@ describeDriver('process', async () => {
 });
 
 describeDriver('kubernetes', async () => {
-  const { home, entry, tokens, grants, grantKid, trust, settings } = await identity();
+  const { home, entry, tokens, grants, grantKeys, settings } = await identity();
   const fixture = await new ClusterFixture().start();
   fixture.startKubelet(entry);
   const management = new ManagementServer({ listen: '127.0.0.1:0', logger });
   const config = parseConfig(ToolExecutorConfig, { ...settings, ...fixture.environment(0) });
   const store = new ServiceStore(config, { logger, management });
-  const open = await openKubernetes({ config, store, trust, grantKid, grants, logger, management, tokens });
+  const open = await openKubernetes({ config, store, grantKeys, grants, logger, management, tokens });
   const kill = async ({ sandboxId }: { sandboxId: string }) => {
     const pod = fixture.cluster.list('pods').find(({ metadata }) => metadata.name === podNameOf(sandboxId));
     if (!pod) throw new Error('it has no pod');

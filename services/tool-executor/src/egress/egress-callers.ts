@@ -15,7 +15,9 @@ export class EgressCallers {
   /** @throws UnauthenticatedError `egress_identity`, whatever of it is wrong */
   async resolve(request: executorPb.ResolveCallerRequest): Promise<executorPb.ResolveCallerResponse> {
     const { sandboxId, token, sourceAddress } = request;
-    const caller = this.tokens.isTokenOf(sandboxId, token) ? await this.find(sandboxId, sourceAddress) : undefined;
+    const caller = (await this.tokens.isTokenOf(sandboxId, token))
+      ? await this.find(sandboxId, sourceAddress)
+      : undefined;
     if (!caller) throw new UnauthenticatedError('egress_identity', 'No sandbox has this name, token and address.');
     const { tenantId, sessionId, projectId, sandboxClass = '' } = caller;
     return {

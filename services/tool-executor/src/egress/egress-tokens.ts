@@ -8,19 +8,25 @@ const PURPOSE = 'egress-token.v1';
  * the model; it is good from the address of that sandbox only.
  */
 export class EgressTokens {
-  private readonly key: Buffer;
-
-  /** All replicas have the same key, so they make and accept the same tokens. */
-  constructor(keys: KeyRing) {
-    this.key = keys.deriveSecret(PURPOSE);
-  }
+  /** All replicas have the same keys, so they make and accept the same tokens. */
+  constructor(private readonly keys: KeyRing) {}
 
   tokenOf(sandboxId: string): string {
-    return createHmac('sha256', this.key).update(sandboxId).digest('base64url');
+    return tokenBy(this.keys.deriveSecrets(PURPOSE)[0], sandboxId);
   }
 
-  isTokenOf(sandboxId: string, token: string): boolean {
-    const [given, right] = [Buffer.from(token), Buffer.from(this.tokenOf(sandboxId))];
-    return given.length === right.length && timingSafeEqual(given, right);
+  /** Also one that was made with a key before the present one, or by a replica that has the next one already. */
+  async isTokenOf(sandboxId: string, token: string): Promise<boolean> {
+    await this.keys.refresh();
+    return this.keys.deriveSecrets(PURPOSE).some((key) => isSame(token, tokenBy(key, sandboxId)));
   }
+}
+
+function tokenBy(key: Buffer, sandboxId: string): string {
+  return createHmac('sha256', key).update(sandboxId).digest('base64url');
+}
+
+function isSame(token: string, expected: string): boolean {
+  const [given, right] = [Buffer.from(token), Buffer.from(expected)];
+  return given.length === right.length && timingSafeEqual(given, right);
 }

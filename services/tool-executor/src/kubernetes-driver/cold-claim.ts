@@ -67,6 +67,7 @@ export class ColdClaim {
       namespace,
       podName: podNameOf(id),
       specHash: settings.specHashOf(className),
+      grantKid: settings.grantKid,
       attempt,
       tries: isRetry ? latest.tries + 1 : 1,
       claimedAt: now,
@@ -130,7 +131,7 @@ export class ColdClaim {
     node: string | undefined,
     request: ClaimRequest,
   ): Promise<SandboxRow | 'changed' | undefined> {
-    const { sandboxes, settings } = this.context;
+    const { sandboxes } = this.context;
     let greeting: Greeting;
     try {
       greeting = await request.greet(refOf(row), endpointOf(row));
@@ -143,7 +144,7 @@ export class ColdClaim {
     await faultPoint('sandbox.before-ready', () => detailOf(row));
     const now = new Date();
     const { tlsFingerprint, tlsCertificate } = greeting;
-    const found = { tlsFingerprint, tlsCertificate, readyAt: now, lastActiveAt: now, grantKid: settings.grantKid };
+    const found = { tlsFingerprint, tlsCertificate, readyAt: now, lastActiveAt: now };
     const ready = await sandboxes.change(row, { state: 'ready', ...found, ...(node === undefined ? {} : { node }) });
     if (ready === 'changed' || ready === 'taken') return 'changed';
     await faultPoint('sandbox.after-ready', () => detailOf(row));

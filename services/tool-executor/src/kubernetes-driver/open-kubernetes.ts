@@ -10,6 +10,7 @@ import type { EgressTokens } from '../egress/egress-tokens';
 import { ArchivedInventory } from '../snapshots/archived-inventory';
 import { SandboxConnection } from '../sandbox/sandbox-connection';
 import { SandboxConnections } from '../sandbox/sandbox-connections';
+import type { GrantKeys } from '../sandbox/grant-keys';
 import type { SandboxGrants } from '../sandbox/sandbox-grants';
 import type { ServiceStore } from '../store/service-store';
 import { readClasses } from './classes';
@@ -40,8 +41,7 @@ import { WorkspaceRepository } from './workspace.repository';
 export interface OpenKubernetesOptions {
   config: ToolExecutorConfig;
   store: Pick<ServiceStore, 'find' | 'findObjects'>;
-  trust: string;
-  grantKid: string;
+  grantKeys: GrantKeys;
   grants: SandboxGrants;
   tokens: EgressTokens;
   logger: Logger;
@@ -137,21 +137,26 @@ async function openRecords(db: Db, onEnd: OpenKubernetesOptions['onEnd']) {
   };
 }
 
-function settingsOf({ config, trust, grantKid, tokens }: OpenKubernetesOptions, proxy?: ProxyAddress): PoolSettings {
+function settingsOf({ config, grantKeys, tokens }: OpenKubernetesOptions, proxy?: ProxyAddress): PoolSettings {
   const { MARGAY_EGRESS_CA_FILE: file } = config;
   const authority = file === undefined ? undefined : readFileSync(file, 'utf8');
   return new PoolSettings({
     namespace: config.MARGAY_WORKSPACES_NAMESPACE,
     tenantsOf: config.MARGAY_WORKSPACES_EXTRA_NAMESPACES,
     classes: readClasses(config.MARGAY_SANDBOX_CLASSES_FILE),
-    grantKid,
+    // Replaced while the service runs: each sandbox is made with those of its time.
+    get grantKid() {
+      return grantKeys.kid;
+    },
     tenantMax: config.MARGAY_SANDBOX_TENANT_MAX,
     pod: {
       install: config.MARGAY_INSTALL_ID,
       image: demanded(config.MARGAY_SANDBOX_IMAGE, 'MARGAY_SANDBOX_IMAGE'),
       pullPolicy: config.MARGAY_SANDBOX_PULL_POLICY,
       pullSecrets: config.MARGAY_SANDBOX_PULL_SECRETS,
-      trust,
+      get trust() {
+        return grantKeys.trust;
+      },
       ...(authority !== undefined && { authority }),
       ...(proxy && { proxy, proxyTokenOf: (sandboxId: string) => tokens.tokenOf(sandboxId) }),
     },

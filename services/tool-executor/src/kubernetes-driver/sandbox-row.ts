@@ -42,6 +42,7 @@ export interface SandboxRow {
   tlsFingerprint?: string;
   /** PEM; whoever has it needs no second handshake to pin it. */
   tlsCertificate?: string;
+  /** The newest key whose grants it takes. Absent in rows of older versions. */
   grantKid?: string;
   volume?: VolumeRef;
   /** Where the files of its workspace lie; absent: where its class says. */

@@ -99,7 +99,7 @@ export class WarmClaim {
 
   /** While the API server is away the row stays `claimed`; whoever claims or collects then goes on with it. */
   private async settle(row: SandboxRow, labelled: Promise<unknown>): Promise<void> {
-    const { sandboxes, settings, logger } = this.context;
+    const { sandboxes, logger } = this.context;
     try {
       const error = await labelled;
       if (error !== undefined) {
@@ -108,7 +108,7 @@ export class WarmClaim {
         return;
       }
       await faultPoint('sandbox.before-ready', () => detailOf(row));
-      const ready = await sandboxes.change(row, { state: 'ready', readyAt: new Date(), grantKid: settings.grantKid });
+      const ready = await sandboxes.change(row, { state: 'ready', readyAt: new Date() });
       if (typeof ready === 'string') return;
       await faultPoint('sandbox.after-ready', () => detailOf(row));
       await this.labelVolume(ready);

@@ -140,6 +140,7 @@ export class WarmPool {
       namespace: request.namespace,
       podName: podNameOf(_id),
       specHash: request.specHash,
+      grantKid: this.context.settings.grantKid,
       attempt: 1,
       tries: 1,
     });

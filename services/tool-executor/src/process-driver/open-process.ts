@@ -4,6 +4,7 @@ import type { Logger } from '@margay/platform';
 import type { ToolExecutorConfig } from '../config';
 import type { OpenDriver } from '../driver/open-driver';
 import type { Isolation } from '../driver/sandbox-driver';
+import type { GrantKeys } from '../sandbox/grant-keys';
 import { ArchivedInventory } from '../snapshots/archived-inventory';
 import { FileArchiveStore } from '../snapshots/file-archive-store';
 import { Snapshots } from '../snapshots/snapshots';
@@ -13,7 +14,11 @@ import { ProcessDriver } from './process-driver';
 const IDLE_EXIT_MARGIN_MS = 300_000;
 
 /** The driver `process`. Throws when the machine cannot keep sandboxes apart as demanded. */
-export async function openProcess(config: ToolExecutorConfig, trust: string, logger: Logger): Promise<OpenDriver> {
+export async function openProcess(
+  config: ToolExecutorConfig,
+  grantKeys: GrantKeys,
+  logger: Logger,
+): Promise<OpenDriver> {
   const { MARGAY_SANDBOXD_ENTRY: entry } = config;
   if (entry === undefined)
     throw new InvalidArgumentError(
@@ -24,7 +29,9 @@ export async function openProcess(config: ToolExecutorConfig, trust: string, log
     home: config.MARGAY_HOME,
     entry,
     wanted: config.MARGAY_SANDBOX_ISOLATION,
-    trust,
+    get trust() {
+      return grantKeys.trust;
+    },
     memoryBytes: config.MARGAY_SANDBOX_MEMORY_BYTES,
     processes: config.MARGAY_SANDBOX_PROCESSES,
     egressSocket: config.MARGAY_EGRESS_LOCAL_SOCKET,
