@@ -9,7 +9,9 @@ const PURPOSE = 'egress-token.v1';
  */
 export class EgressTokens {
   /** All replicas have the same keys, so they make and accept the same tokens. */
-  constructor(private readonly keys: KeyRing) {}
+  constructor(private readonly keys: KeyRing) {
+    keys.deriveSecrets(PURPOSE); // without a key it fails now
+  }
 
   tokenOf(sandboxId: string): string {
     return tokenBy(this.keys.deriveSecrets(PURPOSE)[0], sandboxId);
