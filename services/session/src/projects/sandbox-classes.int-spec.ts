@@ -9,9 +9,11 @@ let runners = 0;
 const ada = principalOf('default', 'user:ada', 'member');
 const operator = principalOf('default', 'platform:operator', 'operator');
 
+const folders = { shop: { path: '/tmp' }, lab: { path: '/usr', sandboxClass: 'strict' } };
+
 beforeAll(
-  () =>
-    harness.start({ MARGAY_PROJECTS: JSON.stringify({ shop: { path: '/tmp' }, lab: { path: '/usr', sandboxClass: 'strict' } }) }), // prettier-ignore
+  // Its runners beat once: however long a test takes, none is lost.
+  () => harness.start({ MARGAY_PROJECTS: JSON.stringify(folders), MARGAY_RUNNER_LOST_SECONDS: '3600' }),
   600_000,
 );
 afterAll(() => harness.stop());
