@@ -25,7 +25,10 @@ class Mailbox<T> {
   }
 }
 
-/** A runner played by a spec, over the real streams. */
+/** A runner of which nobody has heard for some seconds gets no runs, and a busy machine may need longer to have one for it. */
+const IDLE_BEAT_MS = 2_500;
+
+/** A runner played by a spec, over the real streams. It beats by itself as long as it has no run and the spec no wish. */
 export class ScriptedRunner {
   readonly assigns = new Mailbox<runnersPb.Assign>();
   readonly acks = new Mailbox<runnersPb.HeartbeatAck>();
@@ -33,6 +36,7 @@ export class ScriptedRunner {
   /** Resolves when the replica has ended the stream. */
   readonly ended: Promise<void>;
   private readonly stream: ReturnType<RunnersClient['attach']>;
+  private readonly idle: NodeJS.Timeout;
 
   constructor(
     private readonly client: RunnersClient,
@@ -42,14 +46,19 @@ export class ScriptedRunner {
   ) {
     this.stream = client.attach({ principal: systemPrincipal('agent-runner', '_platform') });
     this.stream.on('data', ({ message }) => {
-      if (message?.$case === 'assign') this.assigns.put(message.value);
+      if (message?.$case === 'assign') {
+        clearInterval(this.idle);
+        this.assigns.put(message.value);
+      }
       if (message?.$case === 'heartbeatAck') this.acks.put(message.value);
       if (message?.$case === 'revoke') this.revokes.put(message.value);
     });
     this.ended = new Promise((resolve) => this.stream.on('end', resolve));
     this.stream.on('error', () => undefined);
+    this.idle = setInterval(() => this.beat([], slots), IDLE_BEAT_MS);
+    for (const event of ['end', 'error', 'close']) this.stream.on(event, () => clearInterval(this.idle));
     this.stream.write({ message: { $case: 'hello', value: { instance, pool, slots, version: '1' } } });
-    this.heartbeat([], slots);
+    this.beat([], slots);
   }
 
   /** The next assignment of this session; runs that other tests left in the queue are passed over. */
@@ -70,15 +79,22 @@ export class ScriptedRunner {
   }
 
   heartbeat(runs: runnersPb.HeldRun[], freeSlots = 10): void {
+    clearInterval(this.idle);
+    this.beat(runs, freeSlots);
+  }
+
+  private beat(runs: runnersPb.HeldRun[], freeSlots: number): void {
     this.stream.write({ message: { $case: 'heartbeat', value: { beat: 1, freeSlots, runs } } });
   }
 
   /** Like a killed process: the stream is cut. */
   die(): void {
+    clearInterval(this.idle);
     this.stream.cancel();
   }
 
   detach(): void {
+    clearInterval(this.idle);
     this.stream.write({ message: { $case: 'drained', value: {} } });
     this.stream.end();
   }
