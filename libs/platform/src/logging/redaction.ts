@@ -30,7 +30,10 @@ const SECRET_TEXTS: [RegExp, string][] = [
   // Tokens of well-known hosts, and keys.
   [/\b(gh[opsur]|github_pat|glpat|xox[a-z])[-_][A-Za-z0-9_-]{8,}/g, `$1-${REDACTED}`],
   [/\b(AKIA|ASIA)[A-Z0-9]{16}\b/g, `$1${REDACTED}`],
-  [/-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[A-Za-z0-9+/=\\\s]*/g, REDACTED],
+  [
+    /-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?:[A-Za-z0-9+/=\\\s:,]|-(?!----))*(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?/g,
+    REDACTED,
+  ],
   // User and password of a connection text.
   [/\b([a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/@"\\]{1,512}@/gi, `$1${REDACTED}@`],
   // The query of an address or of a path.

@@ -2,8 +2,8 @@ import { mkdir, open, readdir, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { FailedPreconditionError, InvalidArgumentError } from '@margay/errors';
+import { scrubText } from '@margay/platform';
 import { reasonOf, type Finding } from '../doctor/finding';
-import { redact } from './redact';
 
 const USAGE = `Usage: margay.cjs support-bundle --to FOLDER [--metrics URL]… [--log FILE]…
 Writes what helps to understand a fault: the doctor's findings, versions, counts of the store, metrics of the named
@@ -47,7 +47,7 @@ export async function writeSupportBundle({ to, metrics, logs }: BundleCommand, c
     throw new FailedPreconditionError('not_empty', `${to} is not empty; name another folder.`);
   const put = async (name: string, content: () => Promise<string>): Promise<void> => {
     const text = await content().catch((error: unknown) => `could not be had: ${reasonOf(error)}\n`);
-    await writeFile(join(to, name), redact(text), { mode: 0o600 });
+    await writeFile(join(to, name), scrubText(text), { mode: 0o600 });
   };
   await put('about.json', async () => json(about(context)));
   await put('doctor.json', async () => json(await context.examine()));
