@@ -22,6 +22,8 @@ export interface Call {
   args: object;
   toolId?: string;
   incarnation?: string;
+  /** Filled while the call goes on; the same as in what is heard. */
+  waits?: executorPb.ExecuteWaiting[];
   callId?: string;
   grant?: Partial<RunGrant>;
 }
@@ -101,7 +103,7 @@ export class ExecutorPods {
     const { toolId = 'aider_shell_tool', args, incarnation = '', callId = this.nextCallId(sessionId) } = call;
     const argsJson = JSON.stringify(args);
     const request = { callId, toolId, argsJson, timeoutMs: 0, fromOffset: 0, incarnation };
-    const heard: Heard = { output: '', incarnation, waits: [], notices: [] };
+    const heard: Heard = { output: '', incarnation, waits: call.waits ?? [], notices: [] };
     const grant = await this.grant(sessionId, call.grant);
     for await (const { message } of client.execute(request, { grant })) {
       if (message?.$case === 'started') heard.incarnation = message.value.incarnation;

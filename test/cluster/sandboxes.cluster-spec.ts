@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { executorPb } from '@margay/contracts';
 import { ExecutorPods, type ExecutorClient } from './executor-pods';
 import { ClusterHarness } from './harness';
 import { nodePod } from './pods';
@@ -151,10 +152,11 @@ describe('a session without a waiting sandbox', () => {
         status: { hard: { pods: '0' } },
       }),
     );
-    const call = pods.shell(client, 'poor', 'echo rich');
-    await sleep(6_000);
+    const waits: executorPb.ExecuteWaiting[] = [];
+    const call = pods.call(client, 'poor', { args: { command: 'echo rich' }, waits });
+    await soon('it is told to wait', async () => expect(waits).not.toEqual([]));
     await cluster.kubectl(['-n', pods.boxes, 'delete', 'resourcequota', 'few']);
-    const { output, waits } = await call;
+    const { output } = await call;
     expect(output).toBe('rich\n');
     expect(waits[0]).toMatchObject({ reason: 'quota', message: expect.stringContaining('exceeded quota') });
   });
