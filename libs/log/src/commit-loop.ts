@@ -32,6 +32,12 @@ export interface CommitLoopOptions {
   rules?: Partial<LoopRules>;
 }
 
+export interface SubmitOptions {
+  timeoutMs?: number;
+  /** By which a repeat is told, where it is not that of the command as it is stored. */
+  bodyHash?: string;
+}
+
 /**
  * Appends commands to sessions: per session one insert in flight, commands that arrive meanwhile join the next document.
  * Any number of loops may work on one store. See docs/protocol.md §1.
@@ -56,7 +62,7 @@ export class CommitLoop {
    * @throws UnavailableError `session_busy` when 256 commands wait already; `deadline` when `timeoutMs` passed before
    *   anything was sent; `closing` on shutdown. InvalidArgumentError `too_large` above 512 KB.
    */
-  submit(sessionId: string, command: Command, options: { timeoutMs?: number } = {}): Promise<CommitOutcome> {
+  submit(sessionId: string, command: Command, options: SubmitOptions = {}): Promise<CommitOutcome> {
     if (this.isClosed)
       return Promise.reject(new UnavailableError('closing', 'this replica is shutting down; try again'));
     const lane = this.lane(sessionId);
@@ -76,7 +82,8 @@ export class CommitLoop {
     return new Promise((settle, fail) => {
       const { timeoutMs = Infinity } = isOrdered ? {} : options;
       const deadlineMs = this.clock.monotonicMs() + timeoutMs;
-      lane.queue.push({ command, bodyHash: bodyHash(command), bytes, deadlineMs, isSent: false, settle, fail });
+      const hash = options.bodyHash ?? bodyHash(command);
+      lane.queue.push({ command, bodyHash: hash, bytes, deadlineMs, isSent: false, settle, fail });
       if (!lane.isBusy) void this.drain(lane);
     });
   }

@@ -1,7 +1,9 @@
 import { errorOf, type MargayError } from '@margay/errors';
 import { ATTRIBUTE, isTraced, markFailed, withSpan, type Logger } from '@margay/platform';
 import {
+  bodyHash,
   CommitLoop,
+  MemoryBlobStore,
   offloadCommand,
   readTip,
   type BlobStore,
@@ -60,7 +62,8 @@ export class SessionLog {
   /** The same store, its inserts observed: for documents that no command makes. */
   readonly writes: CommitStore;
   private readonly loop: CommitLoop;
-  private readonly masked = new WeakSet<Command>();
+  /** Commands without secrets. A repeat is told by what was sent: secrets may have been written since the first attempt. */
+  private readonly masked = new WeakMap<Command, { bodyHash?: string }>();
   private readonly listeners = new Set<CommitListener>();
   private readonly listenersOf = new Map<string, Set<CommitListener>>();
 
@@ -116,14 +119,18 @@ export class SessionLog {
     const tenantId =
       command.kind === 'create' ? command.tenantId : (head ?? (await this.recentHead(sessionId))).tenantId;
     const masked = await masking.mask(command, { tenantId, sessionId, head: this.cachedHead(sessionId) });
-    this.masked.add(masked);
+    this.masked.set(masked, masked === command ? {} : { bodyHash: bodyHash(command) });
     return masked;
   }
 
   /** The command as it fits into a commit: without secrets, and with everything large in the blob store. */
   async fit<C extends FittedCommand>(sessionId: string, tenantId: string, command: C): Promise<C> {
-    const fitted = await offloadCommand(tenantId, await this.mask(sessionId, command), this.blobs);
-    this.masked.add(fitted);
+    const masked = await this.mask(sessionId, command);
+    const fitted = await offloadCommand(tenantId, masked, this.blobs);
+    const isSent = masked === command;
+    // What holds secrets enters no store.
+    const sent = isSent ? fitted : await offloadCommand(tenantId, command, new MemoryBlobStore());
+    this.masked.set(fitted, isSent ? {} : { bodyHash: bodyHash(sent) });
     return fitted;
   }
 
@@ -183,7 +190,8 @@ export class SessionLog {
 
   /** Commits that belong to no request and no run make no trace of their own. */
   private traced(sessionId: string, command: Command): Promise<CommitOutcome> {
-    const submit = () => this.loop.submit(sessionId, command, { timeoutMs: QUEUE_TIMEOUT_MS });
+    const options = { timeoutMs: QUEUE_TIMEOUT_MS, ...this.masked.get(command) };
+    const submit = () => this.loop.submit(sessionId, command, options);
     if (!isTraced()) return submit();
     const attributes = { [ATTRIBUTE.conversation]: sessionId, [ATTRIBUTE.commitKind]: command.kind };
     return withSpan('commit', attributes, async (span) => {

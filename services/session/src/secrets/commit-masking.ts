@@ -5,6 +5,7 @@ import type { TenantPrints } from './tenant-prints';
 
 /** Masks what people, models and tools have said before it is stored. */
 export interface CommandMasking {
+  /** @returns the same object where it holds no secret */
   mask<C extends Command>(command: C, place: MaskedPlace): Promise<C>;
 }
 
@@ -37,7 +38,8 @@ export class CommitMasking implements CommandMasking {
     const owners = ownersOf(command, head);
     const names = new Set<string>();
     const masked = maskCommand(command, maskOf(matcher, owners, names));
-    if (names.size > 0) this.tell(tenantId, sessionId, command.kind, names);
+    if (names.size === 0) return command;
+    this.tell(tenantId, sessionId, command.kind, names);
     return masked;
   }
 
