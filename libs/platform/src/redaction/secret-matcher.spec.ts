@@ -107,4 +107,10 @@ describe('a text that comes in pieces', () => {
     expect(stream.push(Buffer.from('et, is it not')).toString()).toBe('[secret:s1], is');
     expect(found).toEqual(['s1']);
   });
+
+  it('passes on what is no UTF-8 as well', () => {
+    const stream = new SecretStream(matcher, []);
+    for (let n = 0; n < 3; n += 1) expect(stream.push(Buffer.alloc(1_000, 0x80)).length).toBeGreaterThan(900);
+    expect(stream.end().length).toBeLessThan(100);
+  });
 });

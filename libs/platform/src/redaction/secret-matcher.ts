@@ -3,6 +3,8 @@ import { macOf, SECRET_MIN_CHARS, startOf, WINDOW_BYTES, type SecretPrint } from
 
 const FILTER_BITS = 18;
 const FILTER_MASK = 2 ** FILTER_BITS - 1;
+/** Of one in UTF-8. */
+const CHARACTER_MAX_BYTES = 4;
 
 interface Known extends SecretPrint {
   power: number;
@@ -138,11 +140,12 @@ function replaced(bytes: Buffer, hits: readonly Hit[]): Buffer {
   return Buffer.concat([...parts, bytes.subarray(from)]);
 }
 
-/** Not within a character of UTF-8. */
+/** Not within a character of UTF-8; what is none is cut anywhere. */
 function characterStart(bytes: Buffer, from: number): number {
-  let at = Math.max(0, from);
-  while (at > 0 && at < bytes.length && ((bytes[at] as number) & 0xc0) === 0x80) at -= 1;
-  return at;
+  const last = Math.max(0, from);
+  for (let at = last; at >= 0 && last - at < CHARACTER_MAX_BYTES; at -= 1)
+    if (((bytes[at] ?? 0) & 0xc0) !== 0x80) return at;
+  return last;
 }
 
 function maskWithin(value: unknown, mask: (text: string) => string): unknown {
