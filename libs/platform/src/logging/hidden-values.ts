@@ -21,7 +21,13 @@ class HiddenValues {
 
   /** A line of JSON stays one. */
   hide(line: string): string {
-    return this.matcher.maskText(line).names.size === 0 ? line : `${this.matcher.maskJson(line).value}\n`;
+    const { value, names } = this.matcher.maskText(line);
+    if (names.size === 0) return line;
+    try {
+      return `${this.matcher.maskJson(line).value}\n`;
+    } catch {
+      return value; // no JSON any more since other secrets were cut out of it: who logs must not fail
+    }
   }
 
   private reset(): void {

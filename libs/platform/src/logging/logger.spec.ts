@@ -100,6 +100,14 @@ describe('createLogger', () => {
     expect(lines[0]).toMatchObject({ count: '[secret:pin]', msg: 'counted' });
   });
 
+  it('never shows such a value in a line that is no JSON any more, nor fails', () => {
+    hideInLogs('git/team', `in-hands"${canary}`);
+    const raw: string[] = [];
+    const logger = createLogger({ write: (line) => void raw.push(line) });
+    logger.warn({ note: '-----BEGIN PRIVATE KEY-----abc"' }, `sent in-hands"${canary}`);
+    expect(raw.join()).toContain('sent [secret:git/team]');
+  });
+
   it('never shows a secret field bound by a child logger', () => {
     const { logger, raw } = capture();
     logger.child({ apiKey: `${canary}"\\` }).warn('bound');
