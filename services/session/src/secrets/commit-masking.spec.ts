@@ -9,6 +9,8 @@ const secrets = [
   { name: 'git/team', owner: '', value: 'token-of-the-team' },
   { name: 'mine', owner: 'user:ada', value: 'token-of-ada' },
   { name: 'odd', owner: '', value: 'completed' },
+  { name: 'part', owner: '', value: 'provider' },
+  { name: 'long', owner: '', value: 'duration_ms' },
 ];
 const matcher = new SecretMatcher(key, printsOf(key, secrets));
 const told: { audit?: object }[] = [];
@@ -93,6 +95,12 @@ it('leaves alone what holds a log together, whatever somebody calls a secret', a
     text: '[secret:odd]',
     completion: { done: true, done_reason: 'completed', task_result: '[secret:odd]' },
     records: [{ kind: 'completed' }],
+  });
+  const call = { callId: 'c1', providerCallId: 'p1', name: 'shell', argumentsText: 'provider' };
+  const calls = { ...step(''), events: [{ type: 'tool_result', payload: { duration_ms: 1 } }], records: [{ kind: 'assistant', toolCalls: [call] }] }; // prettier-ignore
+  expect(await mask(calls as never)).toMatchObject({
+    events: [{ payload: { duration_ms: 1 } }],
+    records: [{ toolCalls: [{ ...call, argumentsText: '[secret:part]' }] }],
   });
 });
 

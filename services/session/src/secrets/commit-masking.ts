@@ -86,8 +86,8 @@ function maskCommand<C extends Command>(command: C, mask: Mask): C {
     }
     case 'step':
     case 'finish': {
-      const events = whole.events.map((event) => ({ ...event, payload: mask(event.payload) }));
-      const records = whole.records.map(({ kind, ...rest }) => ({ kind, ...mask(rest) }));
+      const events = whole.events.map((event) => ({ ...event, payload: maskFields(event.payload, mask) }));
+      const records = whole.records.map(({ kind, ...rest }) => ({ kind, ...maskFields(rest, mask) }));
       const end = whole.kind === 'finish' ? { text: mask(whole.text), completion: maskEnd(whole, mask) } : {};
       return { ...command, events, records, ...end };
     }
@@ -96,9 +96,18 @@ function maskCommand<C extends Command>(command: C, mask: Mask): C {
   }
 }
 
+/** Their own names are ours, also those of the calls within; what reads them would not find its way. */
+function maskFields<T extends object>(fields: T, mask: Mask): T {
+  const masked = Object.entries(fields).map(([name, value]: [string, unknown]) => {
+    const isCalls = name === 'toolCalls' && Array.isArray(value);
+    return [name, isCalls ? value.map((call: object) => maskFields(call, mask)) : mask(value)];
+  });
+  return Object.fromEntries(masked) as T;
+}
+
 function maskEnd({ completion }: FinishCommand, mask: Mask): FinishCommand['completion'] {
   const { done, done_reason, ...rest } = completion;
-  return { done, done_reason, ...mask(rest) };
+  return { done, done_reason, ...maskFields(rest, mask) };
 }
 
 function maskRun(run: RunRequest, mask: Mask): RunRequest {
