@@ -51,11 +51,15 @@ const NAMES = `const [web, inner] = process.argv.slice(1);
     socket.send(Buffer.concat([header, question, ...records]), from.port, from.address);
   }).bind(5353);`;
 
-/** A metadata service and a node-local name server. Whoever has the port already is as good. */
-const NODE_SERVICES = `const ignore = () => undefined;
-  require('node:http').createServer((_, response) => response.end('node-credentials')).on('error', ignore).listen(80, '${LINK_LOCAL}');
-  require('node:net').createServer((socket) => socket.end()).on('error', ignore).listen(53, '${LINK_LOCAL}');
-  const names = require('node:dgram').createSocket('udp4').on('error', ignore);
+/** A metadata service and a node-local name server. Who has the port now may be leaving it, and is as good until then. */
+const NODE_SERVICES = `const listening = (server, port) => {
+    const listen = () => server.listen(port, '${LINK_LOCAL}');
+    server.on('error', () => setTimeout(listen, 500));
+    listen();
+  };
+  listening(require('node:http').createServer((_, response) => response.end('node-credentials')), 80);
+  listening(require('node:net').createServer((socket) => socket.end()), 53);
+  const names = require('node:dgram').createSocket('udp4').on('error', () => undefined);
   names.on('message', (query, from) => names.send(query, from.port, from.address)).bind(53, '${LINK_LOCAL}');`;
 
 const LISTENING = `for (const port of [4222, 8080]) require('node:net').createServer((socket) => socket.end('here')).listen(port);`;

@@ -43,7 +43,11 @@ export function probePod(cluster: ClusterHarness, name: string, namespace: strin
 
 /** A false metadata service of the node. Whoever has the port already is as good. */
 export function metadataPod(cluster: ClusterHarness, namespace: string, address: string): Manifest {
-  const script = `require('node:net').createServer((socket) => socket.end()).on('error', () => setInterval(() => {}, 1e6)).listen(80, '${address}')`;
+  // A pod of another file may be leaving that port only now; a cloud's own service never does, and is as good.
+  const script = `const server = require('node:net').createServer((socket) => socket.end());
+    const listen = () => server.listen(80, '${address}');
+    server.on('error', () => setTimeout(listen, 500));
+    listen();`;
   const container = { securityContext: { runAsUser: 0, privileged: true } };
   const spec = { hostNetwork: true, securityContext: {} };
   return nodePod(cluster, { name: 'metadata', namespace, script, container, spec });
