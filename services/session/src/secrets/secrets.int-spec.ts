@@ -247,6 +247,26 @@ describe.each([
       expect(renewed.etag).not.toBe(etag);
     });
 
+    it('is opened once, however often another one is written, and again when it is written anew', async () => {
+      await put({ value: 'first-value' });
+      const opened = jest.spyOn(vault, 'open');
+      const prints = printsOfTenant();
+      const masked = async () => {
+        prints.forget(bench.tenantId);
+        return (await prints.of(bench.tenantId)).matcher.maskText('first-value second-value').value;
+      };
+      const timesOf = (secret: string) => opened.mock.calls.filter(([{ name }]) => name === secret).length;
+      for (let n = 0; n < 3; n += 1) {
+        await put({ name: 'other', value: `other-value-${n}` });
+        expect(await masked()).toBe('[secret:api] second-value');
+      }
+      expect([timesOf('api'), timesOf('other')]).toEqual([1, 3]);
+      await remove();
+      await put({ value: 'second-value' });
+      expect(await masked()).toBe('first-value [secret:api]');
+      opened.mockRestore();
+    });
+
     it('is looked for although another one cannot be opened', async () => {
       await put({ value: 'readable-value' });
       const { row } = await put({ name: 'broken', value: 'broken-value' });

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setImmediate as othersTurn } from 'node:timers/promises';
 import { subjects } from '@margay/contracts';
 import { isMargayError } from '@margay/errors';
 import {
@@ -34,8 +35,14 @@ export interface Prints {
   matcher: SecretMatcher;
 }
 
-/** By what the secrets of a tenant are found in texts. Made anew when one of them has changed; no value is kept. */
+interface Made extends Prints {
+  /** By what a row holds: whoever deletes a secret and writes it anew begins at the same revision. */
+  byRow: ReadonlyMap<string, SecretPrint[]>;
+}
+
+/** By what the secrets of a tenant are found in texts. Those that have changed are made anew; no value is kept. */
 export class TenantPrints {
+  private readonly made = new LRUCache<string, Made>({ max: TENANTS_MAX });
   private readonly known = new LRUCache<string, Promise<Prints>>({ max: TENANTS_MAX, ttl: KEPT_MS });
   private readonly unsubscribe: () => void;
 
@@ -64,10 +71,29 @@ export class TenantPrints {
   private async load(tenantId: string): Promise<Prints> {
     await this.ensureCanary(tenantId);
     const rows = await this.ports.rows.listAll(tenantId);
-    const secrets = (await Promise.all(rows.map((row) => this.opened(row)))).filter((secret) => secret !== undefined);
-    const key = randomBytes(32);
-    const prints = printsOf(key, secrets);
-    return { etag: randomBytes(8).toString('hex'), key, prints, matcher: new SecretMatcher(key, prints) };
+    const former = this.made.get(tenantId);
+    const key = former?.key ?? randomBytes(32);
+    const byRow = new Map<string, SecretPrint[]>();
+    for (const row of rows) {
+      const content = `${row._id} ${row.nonce}`;
+      const prints = former?.byRow.get(content) ?? (await this.printsFor(key, row));
+      if (prints) byRow.set(content, prints);
+    }
+    if (former?.byRow.size === byRow.size && [...byRow.keys()].every((content) => former.byRow.has(content)))
+      return former;
+    const prints = [...byRow.values()].flat();
+    const etag = randomBytes(8).toString('hex');
+    const made = { etag, key, prints, matcher: new SecretMatcher(key, prints), byRow };
+    this.made.set(tenantId, made);
+    return made;
+  }
+
+  /** Those of a large secret take a while. */
+  private async printsFor(key: Buffer, row: SecretRow): Promise<SecretPrint[] | undefined> {
+    const secret = await this.opened(row);
+    if (!secret) return undefined;
+    await othersTurn();
+    return printsOf(key, [secret]);
   }
 
   /** One that nobody can open, nobody can use either. */
