@@ -185,6 +185,16 @@ describe('the object store in trouble', () => {
     await expect(whole(objects.read('broken', 0, MIB))).rejects.toMatchObject({ reason: 'blob_store_unavailable' });
   });
 
+  it('serves others, however many read slowly', async () => {
+    const bytes = randomBytes(20 * MIB);
+    await objects.write('large', pieces(bytes));
+    const readers = Array.from({ length: 60 }, () => objects.read('large', 0, bytes.length)[Symbol.asyncIterator]());
+    await Promise.all(readers.map((reader) => reader.next()));
+    await objects.write('other', pieces(Buffer.from('of somebody else')));
+    expect(fake.objects.has('other')).toBe(true);
+    await Promise.all(readers.map(async (reader) => reader.return?.()));
+  });
+
   it('names the server that is not reached', async () => {
     const gone = new FakeS3();
     const { url } = await gone.start();

@@ -13,6 +13,8 @@ export interface S3Library {
 const PART_BYTES = 8 * 1024 ** 2;
 /** Parts on their way at once. */
 const PARTS = 2;
+/** Of an object in one request; one piece of each reader is in memory. */
+const READ_BYTES = 2 * 1024 ** 2;
 /** Chunks of the source. */
 const READ_AHEAD = 2;
 
@@ -56,17 +58,23 @@ export class S3Objects extends ObjectStore {
     }
   }
 
+  /** A piece at a time, each taken at once: whoever reads slowly, or not on, holds none of the few connections. */
   async *read(key: string, start: number, end: number): Chunks {
-    if (end <= start) return;
+    for (let at = start; at < end; at += READ_BYTES) yield* await this.piece(key, at, Math.min(end, at + READ_BYTES));
+  }
+
+  private async piece(key: string, start: number, end: number): Promise<Uint8Array[]> {
     const Range = `bytes=${start}-${end - 1}`;
+    const chunks: Uint8Array[] = [];
     try {
       const { Body } = await this.client.send(
         new this.library.s3.GetObjectCommand({ Bucket: this.bucket, Key: key, Range }),
       );
-      yield* Body as unknown as Chunks;
+      for await (const chunk of Body as unknown as Chunks) chunks.push(chunk);
     } catch (error) {
       throw this.translated(error, key);
     }
+    return chunks;
   }
 
   async remove(key: string): Promise<void> {
