@@ -104,6 +104,14 @@ it('leaves alone what holds a log together, whatever somebody calls a secret', a
   });
 });
 
+it('leaves a call its tool, whatever somebody calls a secret: providers refuse other names', async () => {
+  const call = { callId: 'c1', providerCallId: 'p1', name: 'mcp__provider__query', argumentsText: '{"a":"provider"}' };
+  const calls = { ...step(''), records: [{ kind: 'assistant', toolCalls: [call] }] };
+  expect(await mask(calls as never)).toMatchObject({
+    records: [{ toolCalls: [{ ...call, argumentsText: '{"a":"[secret:part]"}' }] }],
+  });
+});
+
 it('returns the very command where there is nothing to look at', async () => {
   const claim: Command = { kind: 'claim', commitId: 'c', runId: 'completed', epoch: 1, owner: 'completed' };
   expect(await mask(claim)).toBe(claim);

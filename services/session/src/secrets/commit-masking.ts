@@ -21,6 +21,8 @@ type Mask = <T>(value: T) => T;
 /** Kinds of commands that hold no texts of anybody. */
 const SILENT = new Set<Command['kind']>(['interrupt', 'cancel', 'terminate', 'claim', 'takeover', 'park', 'expire', 'release']); // prettier-ignore
 
+const KEPT_OF_CALLS = new Set(['callId', 'providerCallId', 'name']);
+
 export const mayHoldTexts = ({ kind }: Command): boolean => !SILENT.has(kind);
 
 /** No secret is to come so far; one that does is masked, and somebody is told. */
@@ -100,9 +102,15 @@ function maskCommand<C extends Command>(command: C, mask: Mask): C {
 function maskFields<T extends object>(fields: T, mask: Mask): T {
   const masked = Object.entries(fields).map(([name, value]: [string, unknown]) => {
     const isCalls = name === 'toolCalls' && Array.isArray(value);
-    return [name, isCalls ? value.map((call: object) => maskFields(call, mask)) : mask(value)];
+    return [name, isCalls ? value.map((call: object) => maskCall(call, mask)) : mask(value)];
   });
   return Object.fromEntries(masked) as T;
+}
+
+/** A call keeps what it is told apart by, and the name of its tool: a provider refuses names that are none. */
+function maskCall(call: object, mask: Mask): object {
+  const kept = Object.entries(call).filter(([name]) => KEPT_OF_CALLS.has(name));
+  return { ...maskFields(call, mask), ...Object.fromEntries(kept) };
 }
 
 function maskEnd({ completion }: FinishCommand, mask: Mask): FinishCommand['completion'] {
