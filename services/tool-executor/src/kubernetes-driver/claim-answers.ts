@@ -5,6 +5,7 @@ import type { SandboxRow } from './sandbox-row';
 
 const TOLD_AGAIN_MS = 50;
 const TENANT_AGAIN_MS = 1_000;
+const UNSAVED_AGAIN_MS = 5_000;
 
 export function claimOf(row: SandboxRow | undefined, path: 'warm' | 'cold'): Claim | undefined {
   return row && { ref: refOf(row), path };
@@ -26,6 +27,13 @@ export function tenantLimit(max: number, queuePosition: number): Claim {
 export function changing(): Claim {
   const message = 'the sandbox changes again and again';
   return { refusal: { state: 'starting', reason: 'starting', message, retryAfterMs: TENANT_AGAIN_MS } };
+}
+
+/** What the session had before holds files that are nowhere else. */
+export function unsaved(): Claim {
+  const message =
+    'the files of the sandbox that the session had before cannot be saved now; it ends when they are, or go back to its project and class';
+  return { refusal: { state: 'starting', reason: 'content', message, retryAfterMs: UNSAVED_AGAIN_MS } };
 }
 
 export function staleEpoch(): Error {

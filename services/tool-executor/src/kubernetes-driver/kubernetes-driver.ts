@@ -25,7 +25,7 @@ import { podNameOf, Pods } from './pods';
 import { QuotaPause } from './quota-pause';
 import type { SandboxContext } from './sandbox-context';
 import { endpointOf, refOf } from './sandbox-ref';
-import { beingTold, bound, changing, claimOf, externalPath, staleEpoch, tenantLimit } from './claim-answers';
+import { beingTold, bound, changing, claimOf, externalPath, staleEpoch, tenantLimit, unsaved } from './claim-answers';
 import { BOUND_STATES, claimKeyOf, isFinal, type SandboxRow } from './sandbox-row';
 import type { PodArchives } from './pod-archives';
 import { WarmClaim, type WarmOutlook } from './warm-claim';
@@ -110,7 +110,7 @@ export class KubernetesDriver extends SandboxDriver {
       const isFirst = left === LOOKS;
       if (row && row.tenantId !== tenantId) throw bound();
       if (row && !ids.includes(row.workspaceId ?? '')) {
-        await this.keeping?.archives.save(row);
+        if ((await this.keeping?.archives.save(row)) === 'failed') return unsaved();
         await this.endings.end(row, 'released', 'other workspace');
         continue;
       }
@@ -186,7 +186,8 @@ export class KubernetesDriver extends SandboxDriver {
       ahead.warm,
       this.queueFor(request, { bound, waiting }),
     ]);
-    if (await this.leaveOther(request, outlook.latest)) return undefined;
+    const left = await this.leaveOther(request, outlook.latest);
+    if (left !== 'nothing') return left === 'ended' ? undefined : unsaved();
     if (place !== undefined) return tenantLimit(this.context.settings.tenantMax, place);
     const workspace = await this.placeOf(request, obtained);
     if (workspace.volume && (await this.isBeingLabelled(workspace))) return beingTold();
@@ -205,13 +206,16 @@ export class KubernetesDriver extends SandboxDriver {
     return '_id' in cold ? this.cold.goOn(cold, request, workspace) : { refusal: cold };
   }
 
-  /** A session has one sandbox: that of the class which it had before ends. @returns whether there was one */
-  private async leaveOther(request: ClaimRequest, latest: SandboxRow | undefined): Promise<boolean> {
+  /** A session has one sandbox: that of the class which it had before ends, but never with files that are nowhere else. */
+  private async leaveOther(
+    request: ClaimRequest,
+    latest: SandboxRow | undefined,
+  ): Promise<'nothing' | 'ended' | 'unsaved'> {
     const isItsOwn = latest?.claimKey.startsWith('s/') && latest.tenantId === request.tenantId;
-    if (!latest || !isItsOwn || latest.class === classOf(request)) return false;
-    await this.keeping?.archives.save(latest);
+    if (!latest || !isItsOwn || latest.class === classOf(request)) return 'nothing';
+    if ((await this.keeping?.archives.save(latest)) === 'failed') return 'unsaved';
     await this.endings.end(latest, 'released', 'other class');
-    return true;
+    return 'ended';
   }
 
   /** A waiting one brings what its class stores files on; those of the workspace lie where they were begun. */

@@ -51,6 +51,19 @@ describe('the class of a sandbox on a cluster', () => {
     await fixture.until(() => fixture.podsOf('s1').length === 0);
   });
 
+  it('is not changed while the files of the sandbox that is there cannot be saved', async () => {
+    const limited = { MARGAY_SNAPSHOT_MAX_BYTES: '100000' };
+    const [one, other] = [await fixture.replica(0, limited), await fixture.replica(0, limited)];
+    const dense = { sandboxClass: 'dense' };
+    await one.shell('echo kept > file; head -c 200000 /dev/urandom > big', dense);
+    const strict = one.shell('cat file', { sandboxClass: 'strict' });
+    await fixture.until(async () => (await fixture.rows())[0]?.unsaved === 'snapshot_too_large');
+    expect(await liveClasses()).toEqual(['dense']);
+    expect((await other.shell('rm big; cat file', dense)).output).toBe('kept\n');
+    expect((await strict).output).toBe('kept\n');
+    expect(await liveClasses()).toEqual(['strict']);
+  });
+
   it('does not move the files of a workspace: they stay where they were begun', async () => {
     const workspace = { kind: 'project' as const, projectId: 'a'.repeat(32) };
     await executor.shell('echo shared > file', { workspace });
@@ -62,7 +75,7 @@ describe('the class of a sandbox on a cluster', () => {
     // And the other way round.
     await executor.shell('echo own > file', { sessionId: 's3', sandboxClass: 'dense' });
     expect((await executor.shell('cat file', { sessionId: 's3', epoch: 2 })).output).toBe('own\n');
-    expect(classOfPod('s3')).toBe('default');
+    expect((await fixture.rows()).filter(({ sessionId, state }) => sessionId === 's3' && state === 'ready')).toMatchObject([{ class: 'default' }]); // prettier-ignore
     expect(fixture.cluster.list('persistentvolumeclaims')).toEqual([volume]);
   });
 

@@ -298,7 +298,8 @@ export class SandboxRegistry {
     // What replicas share is asked by the claim itself.
     const [isOurs] = await Promise.all([ledger.isShared || this.isCurrent(grant), preparation?.admit(grant)]);
     if (!isOurs) throw staleEpoch();
-    if (previous && this.isOutOfPlace(previous, grant))
+    // What others use, too, the driver ends when its files are safe.
+    if (previous && !ledger.isShared && this.isOutOfPlace(previous, grant))
       await this.end(previous, { reason: 'other workspace', forget: 'nothing' });
     else if (previous) this.retire(previous);
     await this.ending.get(sessionId)?.end;
