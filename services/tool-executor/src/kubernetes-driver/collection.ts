@@ -20,7 +20,7 @@ export interface CollectionOptions {
 
 const UNPAIRED_MS = 60_000;
 /** Pods that look at the network are removed by whoever made them, unless that has gone. */
-const PROBE_MS = 300_000;
+const PROBE_MS = 345_000;
 /** Of an end under way somebody else is taking care. */
 const ENDING_MS = 10_000;
 const MAX_LIFE_MS = 24 * 3_600_000;

@@ -77,6 +77,15 @@ it('concludes nothing where its pod ends without a word, and leaves none behind'
   expect(fixture.cluster.list('pods')).toEqual([]);
 }, 300_000);
 
+it('concludes nothing where the listening pod has ended before the other one was done', async () => {
+  fixture.cluster.onPod = (pod) => {
+    const [{ command }] = pod.spec['containers'] as [{ command: string[] }];
+    if (!command[2]?.includes('createServer')) reachable = [];
+    void run(pod);
+  };
+  await expect(look()).rejects.toMatchObject({ reason: 'network_probe' });
+}, 300_000);
+
 it('is broken off at once when its process ends, and leaves none behind', async () => {
   fixture.cluster.onPod = () => undefined;
   const ending = new AbortController();

@@ -61,7 +61,10 @@ export class NetworkLook {
       const closed = { ...questions.closed, [NEIGHBOUR]: `${ip}:${SANDBOX_PORT}` };
       const looking = await make(lookingPod(this.probePod(namespace), settings.pod, { ...questions, closed }));
       const words = await this.until(looking, lastWordsOf);
-      return verdictOf(Report.parse(JSON.parse(words)), await this.isShut(ip));
+      const isShut = await this.isShut(ip);
+      // Had it ended meanwhile, its ports would have looked closed.
+      await this.mustReach(ip);
+      return verdictOf(Report.parse(JSON.parse(words)), isShut);
     } finally {
       await Promise.all(made.map(({ metadata }) => this.remove(namespace, metadata?.name ?? '', metadata?.uid ?? '')));
     }

@@ -9,7 +9,7 @@ export const PROBE_LABEL = 'margay.dev/network-probe';
 /** No policy opens it, while tool-executor itself may reach it anywhere, as the API server's. */
 export const SHUT_PORT = 6443;
 
-const LIFE_SECONDS = 180;
+const LIFE_SECONDS = 330;
 const GRACE_SECONDS = 1;
 
 export interface ProbePod {
