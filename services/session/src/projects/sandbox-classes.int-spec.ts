@@ -79,6 +79,17 @@ describe('the class of sandboxes of a session', () => {
     await cancel(sessionId);
   });
 
+  it('is no matter to messages to the run that has it: only the next run is refused', async () => {
+    const sessionId = await create({ sandbox_class: 'dense' });
+    await accept(sessionId);
+    await runner.assignOf(sessionId);
+    await change({ ceilings: { allowed_classes: ['strict'] } });
+    const say = () => harness.sessions.sendMessage(sessionsPb.SendMessageRequest.fromPartial({ sessionId, text: 'and this' }), { principal: ada }); // prettier-ignore
+    await say();
+    await cancel(sessionId);
+    await expect(say()).rejects.toMatchObject({ reason: 'sandbox_class_not_allowed' });
+  });
+
   it('that there is not, or that the tenant is not allowed, is refused when it is named', async () => {
     await expect(create({ sandbox_class: 'huge' })).rejects.toMatchObject({ reason: 'sandbox_class_unknown' });
     await change({ ceilings: { allowed_classes: ['dense'] } });

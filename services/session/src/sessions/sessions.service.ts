@@ -1,5 +1,4 @@
-import type { Principal, sessionsPb } from '@margay/contracts';
-import { isoMicros } from '@margay/contracts';
+import { isoMicros, USUAL_SANDBOX_CLASS, type Principal, type sessionsPb } from '@margay/contracts';
 import { NotFoundError } from '@margay/errors';
 import { faultPoint } from '@margay/platform';
 import {
@@ -33,6 +32,8 @@ import type { TagRepository } from './tag.repository';
 const FENCE_WAIT_MS = 1_000;
 /** A run is looked at so often where its session moves on each time. */
 const START_ATTEMPTS = 5;
+/** That no head has. */
+const NO_EPOCH = -1;
 
 export interface SessionsPorts extends RunRequestPorts {
   log: SessionLog;
@@ -174,12 +175,25 @@ export class SessionsService {
       const { head: present } = await this.ports.log.confirmedTip(head.sessionId);
       const decision = decide(present, { kind, commitId: '', run: ANY_RUN }, present.ts + 1);
       if (isRejected(decision)) throw rejectionError(decision.reject);
-      return this.resolvedRun(principal, present, wanted);
+      return kind === 'message' && present.run
+        ? this.wordToRun(principal, present, wanted)
+        : this.resolvedRun(principal, present, wanted);
     }
   }
 
-  private async resolvedRun(principal: Principal, head: Head, wanted: WantedRun): Promise<RunRequest> {
-    const run = await runRequest(this.ports, principal, head, wanted);
+  /** A message to the run that there is. What a new one may have is no matter, so it starts none where that one has ended. */
+  private async wordToRun(principal: Principal, head: Head, wanted: WantedRun): Promise<RunRequest> {
+    const run = await this.resolvedRun(principal, head, wanted, { of: async () => USUAL_SANDBOX_CLASS });
+    return { ...run, seen: { binding: head.binding, epoch: NO_EPOCH } };
+  }
+
+  private async resolvedRun(
+    principal: Principal,
+    head: Head,
+    wanted: WantedRun,
+    classes: RunRequestPorts['classes'] = this.ports.classes,
+  ): Promise<RunRequest> {
+    const run = await runRequest({ ...this.ports, classes }, principal, head, wanted);
     return { ...run, attachments: await this.ports.attachments.resolve(principal, run.attachments) };
   }
 
