@@ -190,6 +190,8 @@ export class KubernetesDriver extends SandboxDriver {
     if (left !== 'nothing') return left === 'ended' ? undefined : unsaved();
     if (place !== undefined) return tenantLimit(this.context.settings.tenantMax, place);
     const workspace = await this.placeOf(request, obtained);
+    // A volume may lie elsewhere than the tenant's new ones do, and takes its pods there.
+    if (workspace.volume) await this.context.gate?.admit(request.tenantId, workspace.volume.namespace);
     if (workspace.volume && (await this.isBeingLabelled(workspace))) return beingTold();
     const warm = this.canBeWarm(request, workspace) ? await this.warm.bind(request, workspace, outlook) : undefined;
     if (warm === 'taken') return undefined;

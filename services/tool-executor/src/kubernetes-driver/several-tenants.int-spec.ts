@@ -1,3 +1,4 @@
+import { systemPrincipal } from '@margay/platform';
 import { ClusterFixture } from '../spec/cluster-fixture';
 import { PROBE_LABEL } from './network-pods';
 import { NetworkCheckRepository } from './network-check.repository';
@@ -21,6 +22,13 @@ it('has no sandbox for a second tenant before network policies are known to be e
     const heard = await executor.shell('echo second', second).catch(() => undefined);
     return heard?.output === 'second\n';
   });
+  // Where its volume lies is asked for, too, wherever new ones are made.
+  await executor.client.release({ sessionId: 'other' }, { principal: systemPrincipal('session', 't2') });
+  await checks.store({ _id: 'test', holds: false, detail: 'open', at: new Date() });
+  await checks.store({ _id: 'own', holds: true, detail: 'closed', at: new Date() });
+  const own = JSON.stringify({ own: ['t2'] });
+  const next = await fixture.replica(0, { MARGAY_MULTI_TENANT: 'true', MARGAY_WORKSPACES_EXTRA_NAMESPACES: own });
+  await expect(next.shell('true', second)).rejects.toMatchObject({ reason: 'network_policy_unenforced' });
 }, 300_000);
 
 it('asks nothing of the network where one tenant is alone', async () => {
