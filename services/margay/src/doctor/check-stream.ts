@@ -23,7 +23,6 @@ export async function checkStream({
   watchMs = WATCH_MS,
   silentMs = SILENT_MS,
 }: StreamCheckOptions): Promise<Finding[]> {
-  // prettier-ignore
   if (apiKey === undefined) {
     const fix = 'put an API key into MARGAY_CHECK_KEY or the file of MARGAY_CHECK_KEY_FILE';
     return [warning('public.stream', 'without a key no stream can be opened', fix)];
